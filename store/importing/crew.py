@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from io import FileIO
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +27,9 @@ import msgspec
 from store.events.conversation import Renderer
 from store.formats.core.format import Source
 from store.formats.registry import learn
-from store.importing.prepared import Chunk, Prepared, Preparer
+from store.importing.prepared import Chunk, Filing, Prepared, Preparer
+from store.index.views import Run
+from store.search.documents import Gathered, Key
 from store.texts import Block
 
 _MOST_PROCESSES = 8
@@ -36,10 +40,13 @@ _START = "import sys; sys.path[:] = sys.argv[1:]; from store.importing.crew impo
 _size = struct.Struct("<I")
 
 
-_head = struct.Struct("<II?")
-"""Before an answer: the number of the session, the bytes that follow, and whether that is all of it."""
+_head = struct.Struct("<IIB")
+"""Before an answer: the number of the session, the bytes that follow, and what they are."""
+_MORE, _LAST, _FILING = range(3)
+"""A chunk of the session, one that ends it, and a filing, of this session and those before."""
 
 _decode = msgspec.msgpack.Decoder(Chunk).decode
+_decode_filing = msgspec.msgpack.Decoder(Filing).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -58,6 +65,12 @@ class Records:
         self._records: Iterator[Prepared | None] | None = iter(())
         self.texts: list[Block] = []
         """The texts of the records that were taken, and of some that follow them, by number."""
+        self.turns: list[Run] = []
+        """The turns that the records have become, from the first on."""
+
+    def begin(self) -> None:
+        """Note that these are asked for, and not those of sessions before."""
+        self._member.note(self._job, self)
 
     def take(self) -> Prepared | None:
         """Return the next record as it was prepared, waiting for it; None if nothing was."""
@@ -106,7 +119,22 @@ class Crew:
         while True:
             given, records = self._given.popleft()
             if given is source:
+                records.begin()
                 return records
+
+    def filings(self) -> Iterator[tuple[Gathered, dict[int, Key]]]:
+        """Yield documents for the search index, and which turns show them, each once.
+
+        They are of sessions that have been asked for, all of which must be done with by now.
+        """
+        for member in self._members:
+            yield from member.filings()
+
+    def finish(self) -> None:
+        """Have :meth:`filings` yield all that is left for the search index: nothing is given any more."""
+        for member, session in [(member, member.give(None, 0)) for member in self._members]:
+            member.note(session)
+            member.answer(session)
 
     def close(self) -> None:
         """End the processes, whatever they do."""
@@ -135,6 +163,11 @@ class _Member:
         self._jobs = 0
         self._wanted = 0
         """The session that is asked for: what is held of those before it is dropped."""
+        self._filings: deque[Filing] = deque()
+        self._records: dict[int, Records] = {}
+        """The sessions that were asked for, while filings may be of them, by number."""
+        self._noted = 0
+        """The last of them."""
         self._closing = False
         self.ended = False
         """True once the process has ended by itself."""
@@ -148,8 +181,8 @@ class _Member:
         with self._changed:
             return sum(self._sizes.values())
 
-    def give(self, source: Source, size: int) -> int:
-        """Have a session prepared; return its number."""
+    def give(self, source: Source | None, size: int) -> int:
+        """Have a session prepared, or for None all filed that is left; return its number."""
         self._jobs += 1
         with self._changed:
             self._sizes[self._jobs] = size
@@ -169,6 +202,26 @@ class _Member:
                 self._changed.wait()
             data = self._let_go() if self._held and self._held[0][0] == job else None
         return None if data is None else _decode(data)
+
+    def note(self, job: int, records: Records | None = None) -> None:
+        """Note that a session is asked for, and none before it any more."""
+        self._noted = job
+        if records is not None:
+            self._records[job] = records
+
+    def filings(self) -> Iterator[tuple[Gathered, dict[int, Key]]]:
+        """Yield what :meth:`Crew.filings` does, of this process."""
+        while self._filings and self._filings[0].shows[-1][0] <= self._noted:
+            filing = self._filings.popleft()
+            shown: dict[int, Key] = {}
+            for job, some in groupby(filing.shows, itemgetter(0)):
+                runs = records.turns if (records := self._records.get(job)) is not None else ()
+                turns = [turn for first, count in runs for turn in range(first, first + count)]
+                shown.update((turns[number - 1], key) for _job, number, key in some if number <= len(turns))
+            yield filing.gathered, shown
+            last = filing.shows[-1][0]
+            for job in [job for job in self._records if job < last]:
+                del self._records[job]
 
     def _let_go(self) -> bytes:
         _job, data = self._held.popleft()
@@ -193,7 +246,10 @@ class _Member:
             self._orders.write(_size.pack(len(message)) + message)
 
     def _read(self) -> None:
-        for job, data, last in self._messages():
+        for job, data, what in self._messages():
+            if what == _FILING:
+                self._filings.append(_decode_filing(data))
+                continue
             with self._changed:
                 while self._held_bytes > _HELD_BYTES and self._held[0][0] >= self._wanted and not self._closing:
                     self._changed.wait()
@@ -201,20 +257,20 @@ class _Member:
                     return
                 self._held.append((job, data))
                 self._held_bytes += len(data)
-                if last:
+                if what == _LAST:
                     self._sizes.pop(job, None)
                 self._changed.notify_all()
         with self._changed:
             self.ended = not self._closing
             self._changed.notify_all()
 
-    def _messages(self) -> Iterator[tuple[int, bytes, bool]]:
+    def _messages(self) -> Iterator[tuple[int, bytes, int]]:
         while (head := _exactly(self._answers, _head.size)) is not None:
-            job, size, last = _head.unpack(head)
+            job, size, what = _head.unpack(head)
             data = _exactly(self._answers, size)
             if data is None:
                 return
-            yield job, data, last
+            yield job, data, what
 
 
 def _exactly(pipe: IO[bytes] | FileIO, size: int) -> bytes | None:
@@ -253,16 +309,18 @@ def main() -> None:
             _prepare(preparer, answers, job, source)
 
 
-def _prepare(preparer: Preparer, answers: FileIO, job: int, source: Source) -> None:
-    chunks = preparer.chunks(source)
-    while True:
+def _prepare(preparer: Preparer, answers: FileIO, job: int, source: Source | None) -> None:
+    chunks = preparer.chunks(job, source) if source is not None else iter(())
+    more = True
+    while more:
         chunk: Chunk | None = None
         # what is wrong with a file is told by the one that imports it
         with suppress(Exception):
             chunk = next(chunks, None)
-        _answer(answers, job, _encode(chunk or Chunk([], [])), last=chunk is None)
-        if chunk is None:
-            return
+        more = chunk is not None
+        if (preparer.is_full or source is None) and (filing := preparer.filing()) is not None:
+            _answer(answers, job, _encode(filing), _FILING)
+        _answer(answers, job, _encode(chunk or Chunk([], [])), _MORE if more else _LAST)
 
 
 def _message(pipe: FileIO) -> bytes | None:
@@ -270,7 +328,7 @@ def _message(pipe: FileIO) -> bytes | None:
     return _exactly(pipe, *_size.unpack(head)) if head is not None else None
 
 
-def _answer(pipe: FileIO, job: int, data: bytes, *, last: bool) -> None:
-    left = memoryview(_head.pack(job, len(data), last) + data)
+def _answer(pipe: FileIO, job: int, data: bytes, what: int) -> None:
+    left = memoryview(_head.pack(job, len(data), what) + data)
     while left:
         left = left[pipe.write(left) :]

@@ -111,8 +111,6 @@ class Appender:
         self._prepared = prepared
         self._ready: list[Prepared | None] = []
         """The prepared parts of the waiting records."""
-        self._turns: list[Run] = []
-        """The turns that were appended while that was so."""
         self._told = 0
         """The number of records, from the first on, whose texts were prepared."""
         self._unseen = unseen
@@ -205,7 +203,7 @@ class Appender:
             self.parent = request.written[-1].turn_id
         first = request.written[0].turn_id if request.written else 0
         if self._prepared is not None:
-            self._turns.append((first, len(request.written)))
+            self._prepared.turns.append((first, len(request.written)))
         rows = measured.rows(first)
         if self.sums is not None:
             # behind a patch, what was summed up may be otherwise
@@ -221,7 +219,7 @@ class Appender:
         waiting = self._prepared.texts
         done = [block for block in waiting if block.of[-1] <= self._told]
         self._prepared.texts = waiting[len(done) :]
-        runs = tuple(self._turns)
+        runs = tuple(self._prepared.turns)
         return [Block([branch.position(runs, number) for number in block.of], block.data) for block in done]
 
     @property

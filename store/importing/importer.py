@@ -199,6 +199,7 @@ class Importer:
                     run.take_all(path, guess=bool(format_name))
             run.commit()
             run.show_arrived()
+            run.finish()
         finally:
             run.release()
             run.dismiss()
@@ -225,6 +226,8 @@ class _Run(Struct):
     holds: bool = False
     crew: Crew | None = None
     """The processes that help."""
+    opening: int = 0
+    """The state of the search index when they began."""
     alone: bool = False
     """True if there are none, and are to be none."""
     arrived: set[bytes] = set()
@@ -295,6 +298,7 @@ class _Run(Struct):
             if renderer is not None and count:
                 formats = self.store.root / paths_of_store.FORMATS
                 scratch = self.store.files.aside.scratch
+                self.opening = self.store.search.opening
                 self.crew = Crew(count, renderer, self.store.intake.inline_limit, scratch, formats)
         except OSError as error:
             _LOG.info("the import goes on in one process: %s", error)
@@ -334,6 +338,17 @@ class _Run(Struct):
         self._commit_waiting()
         self.release()
 
+    def finish(self) -> None:
+        """File the rest for the search index."""
+        if self.crew is not None:
+            self.crew.finish()
+            self._file_words()
+
+    def _file_words(self) -> None:
+        if self.crew is not None:
+            for gathered, shown in self.crew.filings():
+                self.store.search.add(gathered, shown, self.opening)
+
     def _commit_waiting(self) -> None:
         waiting, self.waiting = self.waiting, {}
         for (path, (source, done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
@@ -341,6 +356,7 @@ class _Run(Struct):
                 self._came(source, done, unseen)
             else:
                 self._failed(path, error)
+        self._file_words()
 
     def show_arrived(self) -> None:
         """Redraw the conversations that refer to content which was missing and is now here."""

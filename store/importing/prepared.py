@@ -1,4 +1,5 @@
-"""Records of a session made ready for the store by a process that does not have it: cut, hashed, seen and drawn.
+"""Records of a session made ready for the store by a process that does not have it: cut, hashed, seen and drawn, and
+their words collected for the search index.
 
 All of that follows from the file alone, and is most of the work of an import. The process that has the store reads the
 file, too, and takes what was prepared of a record only if that has the same hash, and so had all those before it.
@@ -12,19 +13,24 @@ from msgspec import Struct
 from store.content.cuts import MAX_CUT_BYTES, Cut, cut
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured, Measurement
-from store.events.conversation import Renderer, Sizes
+from store.disk.turn_format import Encoding
+from store.events.conversation import Drawn, Renderer, Sizes
 from store.events.event import Event, Kind
 from store.formats.core.format import Format, Source, Span
 from store.formats.registry import format_named, lens_for
-from store.ids import Hash, hash_bytes
+from store.ids import Hash, hash_bytes, type_tag
 from store.importing.snapshot import Snapshot
 from store.importing.unseen import Glimpse, glimpse
+from store.search.documents import Gathered, Gathering, Key, key
 from store.texts import BLOCK_BYTES, Block, Blocks, is_kept
 
 _LONGEST_GAP = 64 << 10
 """A gap between records of more bytes than this is a record itself."""
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
+_FILED_BYTES = 2 << 20
+"""The bytes of texts that make a segment of the search index: more are fewer segments, and more memory."""
+_FILED_RECORDS = 8192
 
 
 class Seen(Struct, frozen=True, array_like=True, gc=False):
@@ -50,6 +56,16 @@ class Chunk(Struct, frozen=True, array_like=True, gc=False):
     texts: list[Block]
 
 
+class Filing(Struct, frozen=True, array_like=True, gc=False):
+    """Documents for the search index, and which record shows each: the number of its session, its own, and the key.
+
+    They are of sessions that follow each other, and so are their records.
+    """
+
+    gathered: Gathered
+    shows: list[tuple[int, int, Key]]
+
+
 class Preparer:
     """Prepares the records of sessions. ``limit`` is where strings leave payloads, ``scratch`` for copies of files."""
 
@@ -58,10 +74,13 @@ class Preparer:
         self._limit = limit
         self._scratch = scratch
         self._texts = Blocks()
+        self._session = 0
+        self._gathering = Gathering()
+        self._shows: list[tuple[int, int, Key]] = []
 
-    def chunks(self, source: Source) -> Iterator[Chunk]:
+    def chunks(self, session: int, source: Source) -> Iterator[Chunk]:
         """Yield the records of a session, some at a time. Raises UsageError or OSError if it cannot be read."""
-        chain, self._texts = _Alone(), Blocks()
+        chain, self._texts, self._session = _Alone(), Blocks(), session
         chunk = Chunk([], [])
         size = 0
         for type_name, payload in self._records(source):
@@ -77,6 +96,17 @@ class Preparer:
                 chunk, size = Chunk([], []), 0
         chunk.texts.extend(self._drawn())
         yield chunk
+
+    @property
+    def is_full(self) -> bool:
+        """True if a filing should be taken."""
+        return self._gathering.size >= _FILED_BYTES or len(self._shows) >= _FILED_RECORDS
+
+    def filing(self) -> Filing | None:
+        """Return what has been gathered for the search index since the last time; None if that is nothing."""
+        gathering, shows = self._gathering, self._shows
+        self._gathering, self._shows = Gathering(), []
+        return Filing(gathering.end(), shows) if shows else None
 
     def _drawn(self) -> list[Block]:
         block = self._texts.end()
@@ -99,6 +129,7 @@ class Preparer:
         return None if len(data) > MAX_CUT_BYTES else bytes(data)
 
     def _prepared(self, type_name: str, payload: bytes, chain: "_Alone") -> Prepared:
+        digest, taken = hash_bytes(payload), cut(payload, self._limit)
         seen: Seen | None = None
         if not chain.lost:
             number = chain.number
@@ -111,8 +142,17 @@ class Preparer:
                 sizes = Sizes(len(drawn.file), len(drawn.section), json)
                 if is_kept(event.kind, sizes.file):
                     self._texts.add(number, drawn)
+                self._gather(number, key(digest, type_tag(type_name), Encoding.JSON, event), event, drawn, taken)
                 seen = Seen(Measured.of(event, sizes, len(payload)), event.defines, glimpse(event))
-        return Prepared(hash_bytes(payload), cut(payload, self._limit), seen)
+        return Prepared(digest, taken, seen)
+
+    def _gather(self, number: int, of: Key, event: Event, drawn: Drawn, taken: Cut | None) -> None:
+        self._shows.append((self._session, number, of))
+        if of not in self._gathering:
+            text = drawn.file[drawn.content :] if drawn.content else self._renderer.content(event).encode()
+            references = [digest for digest, _content in taken.contents] if taken else []
+            shown = self._renderer.contents(event)
+            self._gathering.add(of, event.kind, text, event.resources, references, shown)
 
 
 class _Alone(Chain):

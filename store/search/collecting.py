@@ -1,7 +1,7 @@
 """Words of blocks, collected for a segment (``store.search.segments``): which words there are, and in which blocks.
 
-The extension ``store.search._words``, which is built where there is a compiler, does the same as :class:`InPython`, many
-times as fast.
+The extension ``store.search._words``, which is built where there is a compiler, does the same as :class:`InPython` in a
+fraction of the time.
 """
 
 import struct

@@ -7,7 +7,7 @@ hits first, gives the best first without having looked at them.
 
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
 
 import msgspec
@@ -180,8 +180,10 @@ def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:
     return {(payload, sight): document for payload, sight, document in rows if (payload, sight) in wanted}
 
 
-def add(sql: sqlite3.Connection, segments: Segments, gathered: Gathered, there: Mapping[Key, int]) -> dict[Key, int]:
-    """File documents, but for those that are ``there`` by now; return the numbers of all of them."""
+def add(
+    sql: sqlite3.Connection, segments: Segments, gathered: Gathered, there: Mapping[Key, int], shown: Collection[Key]
+) -> dict[Key, int]:
+    """File those documents that turns show, but for those that are ``there`` by now; return the numbers of all."""
     first: dict[int, int] = {}
     for rank, segment in gathered.segments.items():
         [[beyond]] = sql.execute(_MORE_BLOCKS, (f"blocks {rank}", segment.span)).fetchall()
@@ -192,7 +194,7 @@ def add(sql: sqlite3.Connection, segments: Segments, gathered: Gathered, there: 
     contents: list[tuple[int, int]] = []
     resources: list[tuple[str, int, int]] = []
     for payload, sight, rank, block, place, held, named in map(astuple, gathered.documents):
-        if (payload, sight) not in there:
+        if (payload, sight) in shown and (payload, sight) not in there:
             number = numbers[payload, sight] = (first[rank] + block) * _PLACES + place
             new.append((payload, sight, number))
             contents += [(content, number) for content in held]

@@ -38,7 +38,7 @@ from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
 from store.index.database import Database, Row, Schema, held_if_full
 from store.search import documents, segments
-from store.search.documents import Gathering, Key
+from store.search.documents import Gathered, Gathering, Key
 from store.search.reader import ShownTurn, TurnReader
 from store.search.segments import Segments
 from store.upkeep.derived import Derived
@@ -208,7 +208,7 @@ class Follower(Derived):
         self._segments: Segments | None = None
         self._read: _Read | None = None
         self._drops = 0
-        """How often turns were dropped."""
+        """How often turns were dropped, or the database was opened anew."""
         self._again = 0.0
         """The next time to try unreadable turns, by the monotonic clock."""
 
@@ -227,6 +227,7 @@ class Follower(Derived):
         # nothing is known of a database other than before
         self._done = _NOTHING
         self._read = None
+        self._drops += 1
         return super()._open(anew=anew)
 
     @property
@@ -347,6 +348,45 @@ class Follower(Derived):
             except StoreFailed as error:
                 _LOG.warning("%s", error)
 
+    @property
+    def opening(self) -> int:
+        """A number that is another one once turns are dropped, or the database is opened anew."""
+        self.follow()
+        return self._drops
+
+    def add(self, gathered: Gathered, shown: Mapping[int, Key], opening: int) -> None:
+        """File documents that were gathered of turns which were committed since then, and which turn shows each.
+
+        ``opening`` is what :attr:`opening` was before; if that is over, they are read and filed as all others.
+        """
+        if not shown:
+            return
+        try:
+            with self._filing:
+                # what was read in the background ends where all turns are filed
+                self._file_read()
+                self.follow()
+                if opening == self._drops:
+                    self._file(gathered, shown)
+        except ConvfsError as error:
+            # they can be read all the same
+            _LOG.warning("what was imported is read again for the index of words: %s", error)
+
+    @held_if_full
+    def _file(self, gathered: Gathered, shown: Mapping[int, Key]) -> None:
+        db, last = self.db, max(shown)
+        there = documents.known(db, shown.values())
+        with db.writing() as sql:
+            found = documents.add(sql, self.segments, gathered, there, {*shown.values()})
+            rows = sorted((turn, found[key]) for turn, key in shown.items())
+            sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", rows)
+            filed = db.number("filed")
+            sql.executemany("DELETE FROM waiting WHERE turn = ?", [(turn,) for turn, _own in rows if turn <= filed])
+            if last > filed:
+                between = [(turn,) for turn in range(filed + 1, last) if turn not in shown]
+                sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?, 0)", between)
+                db.set_state("filed", last)
+
     def _try_again(self) -> None:
         self._again = time.monotonic() + _AGAIN_SECONDS
         if self.db.one("SELECT 1 FROM waiting WHERE tried != 0 LIMIT 1") is not None:
@@ -409,7 +449,7 @@ class Follower(Derived):
             if read.drops != self._drops:
                 # some of it may be gone
                 return
-            found = documents.add(sql, self.segments, read.gathering.end(), read.known)
+            found = documents.add(sql, self.segments, read.gathering.end(), read.known, {*read.keys.values()})
             shows = [(turn, found[key]) for turn, key in read.keys.items() if key in found]
             sql.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?)", shows)
             tried = [turn for turn, key in read.keys.items() if key not in found] + read.failed

@@ -12,12 +12,15 @@ What stands between words is not known: texts that have the words of a phrase ar
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 LONGEST = 64
 """The most characters of a word."""
 _PIECE = 17
 _STEP = LONGEST - _PIECE + 1
+_REMEMBERED = 1 << 14
+"""Runs of letters beyond ASCII, of which texts have the same ones again and again."""
 
 # South East Asian scripts, all of China, Japan and Korea; a script too many or too few only makes the index larger
 _UNSPACED = (
@@ -40,14 +43,21 @@ END = b"\n"
 """The byte between words where they stand one after the other."""
 
 
-def words_of_run(run: bytes) -> Iterator[bytes]:
-    """Yield the words of a run, in UTF-8 with case folded, that need not be one itself."""
+def words_of_run(run: bytes) -> Iterable[bytes]:
+    """Return the words of a run, in UTF-8 with case folded, that need not be one itself."""
+    return _words_of_short(run) if len(run) <= LONGEST else _words_of(run)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _words_of_short(run: bytes) -> tuple[bytes, ...]:
+    return tuple(_words_of(run))
+
+
+def _words_of(run: bytes) -> Iterator[bytes]:
     text = run.decode()
-    words = (text,) if run.isascii() else _spaced_words(text)
-    for word in words:
+    for word in (text,) if run.isascii() else _spaced_words(text):
         # by characters, not bytes
-        parts = _parts(word) if len(word) > LONGEST else (word,)
-        yield from (part.encode() for part in parts)
+        yield from (part.encode() for part in (_parts(word) if len(word) > LONGEST else (word,)))
     if not run.isascii():
         yield from (pair.encode() for unspaced in _unspaced_words(text) for pair in _pairs(unspaced))
 

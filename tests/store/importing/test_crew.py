@@ -15,15 +15,18 @@ import msgspec
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit.request import Request
 from store.disk.file_header import Damage
+from store.disk.head_format import Reclaimed
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.formats.core.format import Source
 from store.formats.registry import learn
-from store.importing import crew, importer
+from store.importing import crew, importer, prepared
 from store.importing.crew import Crew
 from store.importing.importer import Importer, ImportReport
 from store.importing.walk import walk
+from store.search.documents import Gathered, Key
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.bench import corpus
@@ -136,6 +139,59 @@ def test_the_texts_of_what_comes_in_are_there_at_once(
             assert store.texts.content_of(row) in (contents[row.turn], None)
         # a fork shares turns that were drawn once: nearly nothing is left to be drawn
         assert len(asked) < len(shown) // 20
+
+
+def filed(store: Store) -> list[object]:
+    """Return what the search index knows of turns, whatever the numbers of documents are, and what queries find."""
+    db = store.search.db
+    contents = "SELECT turn, content FROM turns JOIN contents USING (document) ORDER BY 1, 2"
+    resources = "SELECT turn, uri, content FROM turns JOIN resources USING (document) ORDER BY 1, 2, 3"
+    keys = "SELECT turn, payload, sight FROM turns JOIN documents ON id = document ORDER BY 1"
+    hits = [
+        [(hit.conversation.id, hit.row and hit.row.number, hit.lines) for hit in store.search.run(query)]
+        for query in ("words", "pytest", "/word[s] of/", "kind:result 1", "a b")
+    ]
+    assert all(hits[:2])
+    return [*(db.query(query) for query in (keys, contents, resources)), *map(sorted, hits)]
+
+
+def test_a_search_after_an_import_reads_nothing_that_is_not_indexed(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_FILED_BYTES", 100_000)
+    with opened(tmp_path / "store") as store:
+        Importer(store).run([sessions])
+        # of a fork, what it shares was brought in by the other one
+        assert store.search.unfiled <= 9
+        while store.search.step():
+            pass
+        assert store.search.unfiled == 0
+        by_import = filed(store)
+        store.search.renew()
+        assert store.search.unfiled == store.files.turns.count
+        while store.search.step():
+            pass
+        assert filed(store) == by_import
+
+
+@pytest.mark.parametrize("event", ["dropped", "renewed"])
+def test_words_of_turns_that_may_be_gone_are_not_filed(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    with opened(tmp_path / "store") as store:
+        filings = Crew.filings
+
+        def late(self: Crew) -> Iterator[tuple[Gathered, dict[int, Key]]]:
+            for one in filings(self):
+                if event == "renewed":
+                    store.search.renew()
+                else:
+                    store.writer.submit(Request(0, move_head=False, notes=[Reclaimed(((1, 1),))]))
+                yield one
+
+        monkeypatch.setattr(Crew, "filings", late)
+        Importer(store).run([sessions])
+        assert store.search.unfiled == store.files.turns.count
 
 
 def test_a_process_that_dies_is_missed_by_nobody(
