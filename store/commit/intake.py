@@ -31,7 +31,7 @@ from store.commit.reliance import Region, Reliance
 from store.commit.writer import Writer
 from store.content import zstd
 from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_BYTES, Member, pack_delta, pack_records
-from store.content.cuts import Cut, cut
+from store.content.cuts import Taken, cut
 from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference, sketch
 from store.content.resolver import Resolver
 from store.content.sealed import names_of
@@ -44,7 +44,6 @@ from store.index.index import BlobPlace
 _LOG = logging.getLogger(__name__)
 
 _NOTHING: Mapping[Hash, Hash] = {}
-_UNCUT: Mapping[Hash, Cut | None] = {}
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
 _GROUPS_AHEAD = 4
 
@@ -80,40 +79,39 @@ class Load:
         new = self._new
         self._versions = Versions(intake, lambda digest: digest in new or bool(intake.packed([digest], region)))
 
-    def payloads(
-        self,
-        payloads: Sequence[bytes],
-        earlier: Mapping[Hash, Hash] = _NOTHING,
-        cuts: Mapping[Hash, Cut | None] = _UNCUT,
-    ) -> list[Hash]:
+    def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
         """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
 
         ``earlier`` holds the payloads that new ones replace, by hash: the parts that they share are not stored again.
-        ``cuts`` are those that were made already, by hash.
         """
         digests = [hash_bytes(payload) for payload in payloads]
         missing = self._missing(digests)
         limit = self._intake.inline_limit
-        new = {
-            digest: (payload, cuts[digest] if digest in cuts else cut(payload, limit))
-            for digest, payload in zip(digests, payloads, strict=True)
-            if digest in missing
-        }
-        missing = self._missing([name for _payload, taken in new.values() if taken for name, _ in taken.contents])
+        new = {digest: payload for digest, payload in zip(digests, payloads, strict=True) if digest in missing}
+        self._take([Taken(digest, len(one), cut(one, limit), one) for digest, one in new.items()], earlier)
+        return digests
+
+    def taken(self, some: Sequence[Taken]) -> None:
+        """Add payloads of turns that were cut already."""
+        missing = self._missing([one.digest for one in some])
+        self._take(list({one.digest: one for one in some if one.digest in missing}.values()))
+
+    def _take(self, new: Sequence[Taken], earlier: Mapping[Hash, Hash] = _NOTHING) -> None:
+        missing = self._missing([name for one in new if one.cut is not None for name, _content in one.cut.contents])
         if self._logged:
             # the entries have these payloads whole: what is cut out of them here others do not have by its name
             self._intake.keep_local(missing)
-        for digest, (payload, taken) in new.items():
-            before = earlier.get(digest)
-            if taken is None:
-                self._add(Member(digest, Form.PLAIN, len(payload), payload), before)
+        for one in new:
+            before = earlier.get(one.digest)
+            if one.cut is None:
+                assert one.payload is not None
+                self._add(Member(one.digest, Form.PLAIN, one.size, one.payload), before)
                 continue
-            for name, content in taken.contents:
+            for name, content in one.cut.contents:
                 if name in missing:
                     missing.remove(name)
                     self._add(Member(name, Form.PLAIN, len(content), content), before)
-            self._add(Member(digest, Form.SKELETON, len(payload), taken.body), before)
-        return digests
+            self._add(Member(one.digest, Form.SKELETON, one.size, one.cut.body), before)
 
     def journalled(self, blobs: Sequence[Waiting], packer: Packer, earlier: Mapping[Hash, Hash]) -> None:
         """Add payloads that lie in the journals, as :meth:`payloads` does, by another process.

@@ -27,7 +27,7 @@ import msgspec
 from store.events.conversation import Renderer
 from store.formats.core.format import Source
 from store.formats.registry import learn
-from store.importing.prepared import Chunk, Filing, Prepared, Preparer
+from store.importing.prepared import Chunk, Filing, Prepared, Preparer, Whole
 from store.index.views import Run
 from store.search.documents import Gathered, Key
 from store.texts import Block
@@ -62,7 +62,9 @@ class Records:
     def __init__(self, member: "_Member", job: int) -> None:
         self._member = member
         self._job = job
-        self._records: Iterator[Prepared | None] | None = iter(())
+        self._records: Iterator[Prepared] | None = iter(())
+        self.whole: Whole | None = None
+        """The session, once all its records were taken; None if it could not be prepared to its end."""
         self.texts: list[Block] = []
         """The texts of the records that were taken, and of some that follow them, by number."""
         self.turns: list[Run] = []
@@ -73,13 +75,15 @@ class Records:
         self._member.note(self._job, self)
 
     def take(self) -> Prepared | None:
-        """Return the next record as it was prepared, waiting for it; None if nothing was."""
+        """Return the next record, waiting for it; None if there are no more, or it could not be prepared."""
         while self._records is not None:
             for record in self._records:
                 return record
             answer = self._member.answer(self._job)
             self._records = iter(answer.records) if answer is not None else None
-            self.texts += answer.texts if answer is not None else ()
+            if answer is not None:
+                self.texts += answer.texts
+                self.whole = answer.whole
         return None
 
 
@@ -311,16 +315,16 @@ def main() -> None:
 
 def _prepare(preparer: Preparer, answers: FileIO, job: int, source: Source | None) -> None:
     chunks = preparer.chunks(job, source) if source is not None else iter(())
-    more = True
-    while more:
-        chunk: Chunk | None = None
+    what = _MORE
+    while what == _MORE:
+        chunk = Chunk([], [])
         # what is wrong with a file is told by the one that imports it
         with suppress(Exception):
-            chunk = next(chunks, None)
-        more = chunk is not None
+            chunk = next(chunks, chunk)
+        what = _MORE if chunk.records and chunk.whole is None else _LAST
         if (preparer.is_full or source is None) and (filing := preparer.filing()) is not None:
             _answer(answers, job, _encode(filing), _FILING)
-        _answer(answers, job, _encode(chunk or Chunk([], [])), _MORE if more else _LAST)
+        _answer(answers, job, _encode(chunk), what)
 
 
 def _message(pipe: FileIO) -> bytes | None:

@@ -22,7 +22,7 @@ from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
-from store.importing.prepared import Prepared, cuts_of
+from store.importing.prepared import Prepared
 from store.importing.snapshot import Passed, nowhere
 from store.importing.unseen import Unseen
 from store.index.views import Measure, Run
@@ -60,7 +60,7 @@ class Appender:
     """Appends records to a branch: after record ``number`` of the branch ``runs``, 0 where nothing precedes.
 
     ``sums`` are the measures of the branch up to there (None: unknown). ``unseen`` gets the events of the records.
-    ``prepared`` are the records of the file from its first one on, which must then be the first of the branch.
+    ``prepared`` are the records, if they are those of a new session that another process has prepared.
     Full batches become turns that no branch shows yet; the caller commits the rest, together with the head:
     :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
     """
@@ -106,18 +106,20 @@ class Appender:
         self._chain: Chain | None = None
         if store.viewer.renderer is not None:
             self._chain = store.viewer.chain(partial(branch.position, runs), number + 1, self._blob)
-        self._batch: list[_Record] = []
+        self._batch: list[_Record | Prepared] = []
         self._missing: set[bytes] = set()
         self._prepared = prepared
-        self._ready: list[Prepared | None] = []
-        """The prepared parts of the waiting records."""
         self._told = 0
-        """The number of records, from the first on, whose texts were prepared."""
+        """The number of records whose texts were prepared, if there are any."""
         self._unseen = unseen
         self._unseen.read_by(lambda: events_of(store, self.parent or 0, number))
 
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
+
+    def add_prepared(self, record: Prepared) -> None:
+        """Append the next record of those that are prepared."""
+        self._take(record)
 
     def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
         """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""
@@ -149,8 +151,8 @@ class Appender:
     def turns(self) -> list[NewTurn]:
         """Write the content of the waiting records into the packs; return their turns, to be committed."""
         batch = self._batch
-        payloads = [record.payload for record in batch if record.payload is not None]
-        hashes = iter(self._load.payloads(payloads, cuts=cuts_of(self._ready)))
+        self._load.taken([record for record in batch if isinstance(record, Prepared)])
+        hashes = iter(self._load.payloads([one.payload for one in batch if not one.digest and one.payload is not None]))
         like = {name: self._store.contexts.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
         turns: list[NewTurn] = []
         for record, old in zip_longest(batch, self._replaced()):
@@ -175,12 +177,8 @@ class Appender:
         """See and measure the waiting records, as these turns, once their content can be read."""
         measured = Measured()
         if self._chain is not None:
-            records = zip(self._batch, turns, self._ready, strict=True)
-            for number, (record, turn, ready) in enumerate(records, self._number + 1):
-                if ready is not None and ready.digest != turn.payload_hash:
-                    # the file has changed since, and with it what all that follows refers to
-                    self._prepared = None
-                if self._prepared is not None and ready is not None and (seen := ready.seen) is not None:
+            for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
+                if isinstance(record, Prepared) and (seen := record.seen) is not None:
                     measured.put(number, seen.measurement)
                     self._chain.advance(Event(Kind.RECORD, defines=seen.defines))
                     self._told += 1
@@ -198,7 +196,7 @@ class Appender:
     def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
         """Count the records that waited as committed; return their rows to be filed."""
         self._number += len(self._batch)
-        self._batch, self._ready, self.size, self.aliases = [], [], 0, {}
+        self._batch, self.size, self.aliases = [], 0, {}
         if request.written:
             self.parent = request.written[-1].turn_id
         first = request.written[0].turn_id if request.written else 0
@@ -217,7 +215,7 @@ class Appender:
         if self._prepared is None:
             return []
         waiting = self._prepared.texts
-        done = [block for block in waiting if block.of[-1] <= self._told]
+        done = [block for block in waiting if block.of[-1] <= self._number]
         self._prepared.texts = waiting[len(done) :]
         runs = tuple(self._prepared.turns)
         return [Block([branch.position(runs, number) for number in block.of], block.data) for block in done]
@@ -227,11 +225,11 @@ class Appender:
         """True if the texts of all records were prepared."""
         return self._prepared is not None and self._told == self.appended and not self._prepared.texts
 
-    def _take(self, record: _Record) -> None:
+    def _take(self, record: _Record | Prepared) -> None:
         self.appended += 1
         self._batch.append(record)
-        self._ready.append(self._prepared.take() if self._prepared is not None else None)
-        self.size += len(record.payload or b"")
+        # what is too large to be held has been written
+        self.size += record.size if isinstance(record, Prepared) or record.payload is not None else 0
         if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
             self._commit_batch()
 

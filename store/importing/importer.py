@@ -29,8 +29,9 @@ from store.importing import cxdb
 from store.importing.crew import Crew, processes
 from store.importing.description import clean
 from store.importing.group import Group
-from store.importing.likeness import LOOKED_AT, Continuation, beginning
+from store.importing.likeness import Continuation
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
+from store.importing.reading import LOOKED_AT, beginning
 from store.importing.records import Done
 from store.importing.session import FileImport, Progress, SessionImport
 from store.importing.snapshot import Snapshot, begins, path_text, text_path, unchanged

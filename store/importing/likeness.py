@@ -12,10 +12,8 @@ bytes as Latin-1.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
-from contextlib import suppress
 
 import msgspec
-from blake3 import blake3
 from msgspec import Struct
 
 from store import typed
@@ -26,11 +24,11 @@ from store.errors import ConvfsError, DamageError, UsageError
 from store.events.event import Event, Kind
 from store.formats.core.format import Format
 from store.formats.core.json_spans import Member, members
-from store.formats.core.json_view import decode, is_object
 from store.formats.core.lens import Nothing
 from store.formats.registry import lens_for
 from store.ids import Hash, hash_bytes
 from store.importing.group import Group
+from store.importing.reading import LARGEST, LOOKED_AT, beginning
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
@@ -125,10 +123,6 @@ Step = tuple[str, str, str]
 Change = tuple[Step, ...]
 
 _SHORTEST_NAMED, _LONGEST_NAMED = 16, 128
-LARGEST = 1 << 20
-"""Copies of a record larger than this are compared as a whole."""
-
-
 class Changes(Struct, frozen=True):
     """Changes of the records of a branch: ``kinds`` are the different ones, none of them empty.
 
@@ -163,17 +157,6 @@ def collected(changes: Iterable[tuple[int, Change]]) -> Changes:
         else:
             records.append((number, 1, kind))
     return Changes(tuple(kinds), tuple(records))
-
-
-def essence(record: bytes, volatile: Set[str]) -> bytes:
-    """Return a digest of what copies of a record have in common with it: all but the volatile members."""
-    decoded = decode(record) if volatile and len(record) <= LARGEST else None
-    if decoded is not None and is_object(decoded.value):
-        stable = {key: value for key, value in decoded.value.items() if key not in volatile}
-        # one that is nested too deeply is known as it is
-        with suppress(RecursionError):
-            record = msgspec.json.encode(stable)
-    return blake3(record).digest()
 
 
 def difference(theirs: bytes, ours: bytes, volatile: Set[str]) -> Change | None:
@@ -291,8 +274,6 @@ def _unnamed(text: str, record: bytes, found: Sequence[Member]) -> bytes:
     return b"".join(parts)
 
 
-LOOKED_AT = 3
-"""The number of first records that can identify a conversation: all but the last of them are none that anybody said."""
 _SAID_BY_NOBODY = frozenset((Kind.RECORD, Kind.CONFIG))
 
 _MOST = 8
@@ -301,12 +282,6 @@ _FEWEST = 4
 
 _AT_ONCE = 64
 _BYTES_AT_ONCE = 8 << 20
-_KEY_SIZE = 8
-
-
-def beginning(record: bytes, format_: Format) -> str:
-    """Return the identity of a record at the beginning of a conversation, and of each copy of it."""
-    return essence(record, format_.volatile)[:_KEY_SIZE].hex()
 
 
 class Candidate:
@@ -389,6 +364,11 @@ class Likeness:
     def over(self) -> bool:
         """True if the session has turned out to be like no other."""
         return not self._candidates and (self.own == LOOKED_AT or not self._bookkeeping)
+
+    @property
+    def has_candidates(self) -> bool:
+        """True if the session is like another one so far."""
+        return bool(self._candidates)
 
     @property
     def follows(self) -> bool:

@@ -1,31 +1,32 @@
-"""Records of a session made ready for the store by a process that does not have it: cut, hashed, seen and drawn, and
-their words collected for the search index.
+"""Records of a session made ready for the store by a process that does not have it: read, cut, hashed, seen and drawn,
+and their words collected for the search index.
 
-All of that follows from the file alone, and is most of the work of an import. The process that has the store reads the
-file, too, and takes what was prepared of a record only if that has the same hash, and so had all those before it.
+All of that follows from the files alone, and is most of the work of an import. The process that has the store does not
+read a session that was prepared to its end. Where only the store can tell, as of content that lies beside a session, it
+gets the record as well.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
-from store.content.cuts import MAX_CUT_BYTES, Cut, cut
+from store.content.cuts import MAX_CUT_BYTES, Cut, Taken, cut
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured, Measurement
 from store.disk.turn_format import Encoding
 from store.events.conversation import Drawn, Renderer, Sizes
-from store.events.event import Event, Kind
-from store.formats.core.format import Format, Source, Span
+from store.events.event import Event
+from store.formats.core.format import About, Format, Source
 from store.formats.registry import format_named, lens_for
-from store.ids import Hash, hash_bytes, type_tag
-from store.importing.snapshot import Snapshot
+from store.ids import hash_bytes, type_tag
+from store.importing.envelope import Envelope, EnvelopeBuilder
+from store.importing.reading import LOOKED_AT, Reading, Samples, beginning
+from store.importing.snapshot import Cursor, Snapshot, Stamps, stamps_of
 from store.importing.unseen import Glimpse, glimpse
 from store.search.documents import Gathered, Gathering, Key, key
 from store.texts import BLOCK_BYTES, Block, Blocks, is_kept
 
-_LONGEST_GAP = 64 << 10
-"""A gap between records of more bytes than this is a record itself."""
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
 _FILED_BYTES = 2 << 20
@@ -41,19 +42,43 @@ class Seen(Struct, frozen=True, array_like=True, gc=False):
     glimpse: Glimpse
 
 
-class Prepared(Struct, frozen=True, array_like=True, gc=False):
-    """A record: its hash, how it is cut, and how it is seen; ``seen`` is None where only the store can tell."""
+class Prepared(Taken, frozen=True, array_like=True, gc=False):
+    """A record: how it is taken in, the name of its type, and how it is seen.
 
-    digest: Hash
-    cut: Cut | None
+    It has its ``payload`` where it is not cut, where it is ``seen`` as None, because only the store can tell, where it
+    refers to content beside the session, and where it is one of the first.
+    """
+
+    type_name: str
     seen: Seen | None
 
 
-class Chunk(Struct, frozen=True, array_like=True, gc=False):
-    """Records that follow each other, and their texts by number; None stands for a record too large to be held."""
+class Whole(Struct, frozen=True, array_like=True):
+    """A session that was read to its end: what an import keeps of its files, and what they say of themselves.
 
-    records: list[Prepared | None]
+    ``size`` is that of what was read of the main file, in bytes, ``titled`` are the numbers of late records that may
+    have told the title. ``about`` and the beginnings that identify it are known of one that was prepared.
+    """
+
+    stamps: Stamps
+    cursor: Cursor
+    envelope: Envelope
+    size: int
+    titled: tuple[int, ...]
+    about: About | None = None
+    begins: list[str] = []
+
+
+class Chunk(Struct, frozen=True, array_like=True, gc=False):
+    """Records that follow each other, and texts by number; the last one says what the session is as a ``whole``."""
+
+    records: list[Prepared]
     texts: list[Block]
+    whole: Whole | None = None
+
+
+class TooLargeError(Exception):
+    """A record is too large to be prepared."""
 
 
 class Filing(Struct, frozen=True, array_like=True, gc=False):
@@ -79,23 +104,41 @@ class Preparer:
         self._shows: list[tuple[int, int, Key]] = []
 
     def chunks(self, session: int, source: Source) -> Iterator[Chunk]:
-        """Yield the records of a session, some at a time. Raises UsageError or OSError if it cannot be read."""
+        """Yield the records of a session, some at a time; of a new one, that nothing is known of.
+
+        Raises UsageError or OSError if it cannot be read, TooLargeError if only the process with the store can.
+        """
+        format_ = format_named(source.format)
+        stamps, samples, envelope = stamps_of(source), Samples(format_), EnvelopeBuilder()
         chain, self._texts, self._session = _Alone(), Blocks(), session
-        chunk = Chunk([], [])
-        size = 0
-        for type_name, payload in self._records(source):
-            chunk.records.append(None if payload is None else self._prepared(type_name, payload, chain))
-            size += len(payload or b"")
-            if payload is None:
-                chain.advance(None)
-            if self._texts.size >= BLOCK_BYTES:
-                chunk.texts.extend(self._drawn())
-            if size >= _CHUNK_BYTES or len(chunk.records) == _CHUNK_RECORDS:
-                chunk.texts.extend(self._drawn())
-                yield chunk
-                chunk, size = Chunk([], []), 0
-        chunk.texts.extend(self._drawn())
-        yield chunk
+        has_blobs = type(format_).blobs is not Format.blobs
+        chunk, size, count = Chunk([], []), 0, 0
+        with Snapshot(source.main, self._scratch) as snapshot:
+            reading = Reading(format_, source, snapshot, self._scratch, envelope)
+            for type_name, data, _passed in reading.records():
+                with data:
+                    if len(data) > MAX_CUT_BYTES:
+                        raise TooLargeError
+                    payload = bytes(data)
+                snapshot.passed(reading.passed)
+                count += 1
+                samples.see(count, payload)
+                kind = format_.type_of(source, payload) if type_name == format_.main_type else type_name
+                wanted = count <= LOOKED_AT or (has_blobs and any(True for _blob in format_.blobs(source, payload)))
+                chunk.records.append(self._prepared(kind, payload, chain, wanted=wanted))
+                size += len(payload)
+                if self._texts.size >= BLOCK_BYTES:
+                    chunk.texts.extend(self._drawn())
+                if size >= _CHUNK_BYTES or len(chunk.records) == _CHUNK_RECORDS:
+                    chunk.texts.extend(self._drawn())
+                    yield chunk
+                    chunk, size = Chunk([], []), 0
+            chunk.texts.extend(self._drawn())
+            cursor, rest = reading.end(count, stamps.main)
+            about = format_.about(source, samples.records)
+            begins = [beginning(one, format_) for one in samples.records[:LOOKED_AT]]
+            whole = Whole(stamps, cursor, envelope.close(rest), len(snapshot.data), samples.titled(()), about, begins)
+        yield Chunk(chunk.records, chunk.texts, whole)
 
     @property
     def is_full(self) -> bool:
@@ -112,23 +155,7 @@ class Preparer:
         block = self._texts.end()
         return [] if block is None else [block]
 
-    def _records(self, source: Source) -> Iterator[tuple[str, bytes | None]]:
-        format_ = format_named(source.format)
-        types = source.first_types or (format_.first_type,) * len(source.first)
-        for path, kind in zip(source.first, types, strict=True):
-            with Snapshot(path, self._scratch) as file:
-                yield kind, self._payload(file.data)
-        with Snapshot(source.main, self._scratch) as snapshot:
-            for span in record_spans(format_, snapshot.data, 0):
-                with snapshot.data[span.start : span.end] as data:
-                    payload = self._payload(data)
-                yield format_.main_type if payload is None else format_.type_of(source, payload), payload
-                snapshot.passed(span.end)
-
-    def _payload(self, data: memoryview) -> bytes | None:
-        return None if len(data) > MAX_CUT_BYTES else bytes(data)
-
-    def _prepared(self, type_name: str, payload: bytes, chain: "_Alone") -> Prepared:
+    def _prepared(self, type_name: str, payload: bytes, chain: "_Alone", *, wanted: bool) -> Prepared:
         digest, taken = hash_bytes(payload), cut(payload, self._limit)
         seen: Seen | None = None
         if not chain.lost:
@@ -144,7 +171,8 @@ class Preparer:
                     self._texts.add(number, drawn)
                 self._gather(number, key(digest, type_tag(type_name), Encoding.JSON, event), event, drawn, taken)
                 seen = Seen(Measured.of(event, sizes, len(payload)), event.defines, glimpse(event))
-        return Prepared(digest, taken, seen)
+        has_payload = wanted or taken is None or seen is None
+        return Prepared(digest, len(payload), taken, payload if has_payload else None, type_name, seen)
 
     def _gather(self, number: int, of: Key, event: Event, drawn: Drawn, taken: Cut | None) -> None:
         self._shows.append((self._session, number, of))
@@ -164,27 +192,9 @@ class _Alone(Chain):
         super().__init__(1, lambda _number: None, self._asked)
 
     def advance(self, event: Event | None) -> None:
-        # a record that is not held refers to nothing
-        super().advance(event or Event(Kind.NOTE))
+        super().advance(event)
         self.number += 1
 
     def _asked(self, _algorithm: str, _digest: bytes) -> bytes | None:
         self.lost = True
         return None
-
-
-def record_spans(format_: Format, data: memoryview, start: int) -> Iterator[Span]:
-    """Yield the records of a session's main file from ``start`` on, and long gaps between them."""
-    end = start
-    for span in format_.spans(data, start):
-        if span.start - end > _LONGEST_GAP:
-            yield Span(end, span.start)
-        yield span
-        end = span.end
-    if len(data) - end > _LONGEST_GAP:
-        yield Span(end, len(data))
-
-
-def cuts_of(some: Sequence[Prepared | None]) -> Mapping[Hash, Cut | None]:
-    """Return how records are cut, by their hashes."""
-    return {one.digest: one.cut for one in some if one is not None}

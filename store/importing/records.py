@@ -1,6 +1,5 @@
 """The records of one conversation on their way in: past those that it has, and the rest appended."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -14,49 +13,14 @@ from store.formats.core.format import Format, Source
 from store.ids import Hash, hash_bytes
 from store.importing.crew import Records
 from store.importing.group import Appender, Group, events_of
-from store.importing.likeness import LOOKED_AT, Copied, Likeness, Spelling, collected, is_of
+from store.importing.likeness import Copied, Likeness, Spelling, collected, is_of
 from store.importing.provenance import missing_of, read_files
+from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, Samples
 from store.importing.snapshot import Passed, hash_of_large
 from store.importing.unseen import Unseen
 from store.index.catalogue import ContextEntry
 from store.index.views import Measure, Run
 from store.store import Store
-
-FIRST_RECORDS = 200
-_FIRST_BYTES = 8 << 20
-_LARGEST_TITLE = 64 << 10
-_MOST_TITLES = 256
-
-
-class Samples:
-    """Collects sample records, as an import sees them."""
-
-    def __init__(self, format_: Format) -> None:
-        self._titles = format_.titles
-        self._first: list[bytes] = []
-        self._room = _FIRST_BYTES
-        self._late: deque[tuple[int, bytes]] = deque(maxlen=_MOST_TITLES)
-        self.tell = False
-        """True if a record may give another title."""
-
-    def see(self, number: int, payload: bytes) -> None:
-        titles = len(payload) <= _LARGEST_TITLE and self._titles(payload)
-        if titles:
-            self.tell = True
-        if number <= FIRST_RECORDS:
-            if len(payload) <= self._room:
-                self._room -= len(payload)
-                self._first.append(payload)
-        elif titles:
-            self._late.append((number, payload))
-
-    @property
-    def records(self) -> list[bytes]:
-        return [*self._first, *(payload for _number, payload in self._late)]
-
-    def titled(self, earlier: Iterable[int]) -> tuple[int, ...]:
-        """Return the numbers of the late ones; ``earlier`` are those of the import before."""
-        return (*earlier, *(number for number, _payload in self._late))[-_MOST_TITLES:]
 
 
 def recalled(
@@ -66,7 +30,7 @@ def recalled(
 
     The branch ``runs`` has them as ``spelling`` says.
     """
-    room = _FIRST_BYTES
+    room = FIRST_BYTES
     for count in (*range(1, min(seen, FIRST_RECORDS) + 1), *titled):
         number = spelling.copied.number(count - 1) if spelling.copied else count
         digest = store.turns.get(branch.position(runs, number)).payload_hash
@@ -124,7 +88,6 @@ class RecordIntake:
         source: Source,
         known: ContextEntry | None,
         unseen: Unseen,
-        prepared: Records | None = None,
     ) -> None:
         self._store = store
         self._group = group
@@ -163,7 +126,7 @@ class RecordIntake:
         """The texts of the records that no event shows."""
         if self.head:
             self.unseen.read_by(partial(events_of, store, self.head))
-        self._prepared = prepared
+        self._prepared: Records | None = None
         self.problems: list[str] = []
         """Files beside the session that were left out, a line each."""
         self.appender: Appender | None = None
@@ -235,6 +198,33 @@ class RecordIntake:
             self._diverge()
             self._append(self.number, type_name, payload)
 
+    def take_prepared(self, prepared: Records, passed: Passed) -> bool:
+        """Take a new session as it was prepared; ``passed`` gets the bytes of its records so far.
+
+        Returns False where it may begin as another one does, or was not prepared to its end. Then it must be read, by
+        another intake.
+        """
+        self._prepared = prepared
+        likeness, self._likeness = self._likeness, None
+        size = 0
+        while (record := prepared.take()) is not None:
+            self.count += 1
+            self.number += 1
+            if likeness is not None and record.payload is not None:
+                likeness.see(record.payload, record.digest)
+                if likeness.has_candidates:
+                    return False
+                self.begins = likeness.begins
+                if likeness.over:
+                    likeness = None
+            appender = self.appending(0)
+            if record.payload is not None:
+                self._bring_blobs(appender, self.number, record.payload)
+            appender.add_prepared(record)
+            size += record.size
+            passed(size)
+        return prepared.whole is not None
+
     def settle(self) -> None:
         """Stop comparing the session with others: the records taken so far are shared with one, or appended."""
         likeness, self._likeness = self._likeness, None
@@ -272,10 +262,13 @@ class RecordIntake:
         if type_name == self._format.main_type:
             type_name = self._format.type_of(self._source, payload)
         appender = self.appending(number - 1)
+        self._bring_blobs(appender, number, payload)
+        appender.add(type_name, payload)
+
+    def _bring_blobs(self, appender: Appender, number: int, payload: bytes) -> None:
         for blob in self._format.blobs(self._source, payload):
             if not appender.external(blob):
                 self._missing.setdefault(blob.digest.hex(), number)
-        appender.add(type_name, payload)
 
     def look_again(self) -> None:
         """Look again for content that records of the last import refer to, and that was missing then."""
@@ -296,8 +289,8 @@ class RecordIntake:
             after = self.number if after < 0 else after
             self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
             sums = self._sums(after)
-            prepared = self._prepared if after == 0 else None
-            self.appender = Appender(self._store, self._group.load, self.runs, after, sums, self.unseen, prepared)
+            load, prepared = self._group.load, self._prepared
+            self.appender = Appender(self._store, load, self.runs, after, sums, self.unseen, prepared)
         return self.appender
 
     @property

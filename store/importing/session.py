@@ -21,7 +21,7 @@ from store.conversations import branch
 from store.errors import ConvfsError, DamageError, UsageError
 from store.events.conversation import NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
-from store.formats.core.format import Format, Part, Source, Span
+from store.formats.core.format import About, Format, Part, Source, Span
 from store.ids import Hash, hash_bytes, now_ms, patch_of
 from store.importing.crew import Records
 from store.importing.description import clean, introduction, may_be_renamed, news, on_machine
@@ -37,13 +37,13 @@ from store.importing.envelope import (
     settled,
 )
 from store.importing.group import Group, stored
-from store.importing.likeness import LOOKED_AT, Continuation, Spelling, beginning, begins_with
-from store.importing.prepared import record_spans
+from store.importing.likeness import Continuation, Spelling, begins_with
+from store.importing.prepared import Whole
 from store.importing.provenance import Imported, ImportedFile, changes_of, main_name, read_as
-from store.importing.records import FIRST_RECORDS, Diverged, Done, RecordIntake, recalled
+from store.importing.reading import FIRST_RECORDS, LOOKED_AT, Reading, beginning
+from store.importing.records import Diverged, Done, RecordIntake, recalled
 from store.importing.snapshot import (
     Cursor,
-    Prefix,
     Snapshot,
     Stamps,
     file_state,
@@ -130,10 +130,13 @@ class SessionImport(_Import):
         self._path = written.path if written else source.path
         """The path of the session that its conversation records."""
         self._known = known
-        self.records = RecordIntake(store, group, format_, source, known, Unseen(), prepared)
+        self.records = RecordIntake(store, group, format_, source, known, Unseen())
+        self._prepared = prepared
         # if the conversation's records cannot be determined, all of the session is brought in anew
         self._imported = read_as(known.metadata, Imported) if known and not self.records.lost else None
         self._envelope = EnvelopeBuilder()
+        self._goes_on = False
+        """True if what is read goes on from the last import."""
         self._titled: tuple[int, ...] = ()
         """Numbers of records before those that are read, see :class:`Imported`."""
         if written and written.anew and known:
@@ -141,22 +144,47 @@ class SessionImport(_Import):
             self.records.replace(known.head, () if patch_of(known.head) else store.records.runs(known.head))
 
     def run(self, progress: Progress | None) -> Done:
-        known, records = self._known, self.records
-        stamps = self._stamps()
-        try:
-            goes_on, size, cursor, rest = self._take(stamps, progress)
-        except Diverged:
-            records.replace(records.head, ())
-            self._imported, self._titled, self._envelope = None, (), EnvelopeBuilder()
-            goes_on, size, cursor, rest = self._take(stamps, progress)
+        known = self._known
+        whole = self._take_prepared(progress)
+        if whole is None:
+            try:
+                whole = self._take(progress)
+            except Diverged:
+                self.records.replace(self.records.head, ())
+                self._imported, self._titled, self._envelope = None, (), EnvelopeBuilder()
+                whole = self._take(progress)
+        records = self.records
         records.look_again()
-        changes = changes_of(self._files(cursor, stamps, rest), known.metadata if known else {})
+        changes = changes_of(self._files(whole), known.metadata if known else {})
         waits = known is not None and records.begun < FIRST_RECORDS and may_be_renamed(known)
-        if waits or not goes_on or records.samples.tell or "sidecars" in changes or not (known and known.title):
-            changes |= self._describe(stamps.modified_ms)
+        anew = known is None or not known.title or not self._goes_on
+        if waits or anew or records.samples.tell or "sidecars" in changes:
+            changes |= self._describe(whole)
         if known and known.source != path_text(self._path):
             changes["source"] = path_text(self._path)
-        return records.end(changes, size)
+        return records.end(changes, whole.size)
+
+    def _take_prepared(self, progress: Progress | None) -> Whole | None:
+        """Take a session that was prepared; None if there is none, or it must be read all the same."""
+        prepared, label = self._prepared, path_text(self._source.path.name)
+        if prepared is None:
+            return None
+        told = 0
+
+        def passed(size: int) -> None:
+            nonlocal told
+            if progress:
+                progress(size - told, label)
+            told = size
+
+        if not self._source.first:
+            self.records.look_for_likes(alone=False)
+        if self.records.take_prepared(prepared, passed) and prepared.whole is not None:
+            passed(prepared.whole.size)
+            return prepared.whole
+        passed(0)
+        self.records = RecordIntake(self._store, self._group, self._format, self._source, None, Unseen())
+        return None
 
     def _stamps(self) -> Stamps:
         if self._written is None:
@@ -165,44 +193,29 @@ class SessionImport(_Import):
         imported = self._imported
         return Stamps(now_ms(), imported.cursor.stamp, imported.beside) if imported else Stamps(now_ms(), (0, 0), {})
 
-    def _take(self, stamps: Stamps, progress: Progress | None) -> tuple[bool, int, Cursor, bytes]:
-        """Take what is new; return whether it goes on from the last import, its size in bytes, and the two of _read."""
+    def _take(self, progress: Progress | None) -> Whole:
+        """Read what is new, and take it."""
+        records, label = self.records, path_text(self._source.path.name)
+        stamps = self._stamps()
         with self._open(stamps) as snapshot:
-            goes_on = snapshot.start > 0
-            if not (goes_on or self._source.first):
+            self._goes_on = snapshot.start > 0
+            if not (self._goes_on or self._source.first):
                 # what a tool writes line by line is read back by offset all the time
-                self.records.look_for_likes(alone=self._written is not None)
-            cursor, rest = self._read(snapshot, stamps, progress)
-            self.records.finish()
-            return goes_on, len(snapshot.data) - snapshot.start, cursor, rest
-
-    def _read(self, snapshot: Snapshot, stamps: Stamps, progress: Progress | None) -> tuple[Cursor, bytes]:
-        """Read what is new; return where to continue next time, and the bytes after the last record."""
-        data, label = snapshot.data, path_text(self._source.path.name)
-        type_name, records = self._format.main_type, self.records
-        prefix = Prefix(snapshot)
-        start = end = finished = snapshot.start
-        first = self._source.first
-        types = self._source.first_types or (self._format.first_type,) * len(first)
-        for path, kind in zip(first, types, strict=True) if start == 0 else ():
-            with Snapshot(path, self._store.files.aside.scratch) as file:
-                records.take(kind, file.data[:], file.passed)
-        for span in record_spans(self._format, data, start):
-            self._envelope.gap(bytes(data[end : span.start]))
-            records.take(type_name, data[span.start : span.end], _shifted(snapshot.passed, span.start))
-            if records.redacted == records.count:
-                prefix.leave_out(span.end)
-            prefix.follow(end)
-            if progress:
-                progress(span.end - end, label)
-            finished, end = end, span.end
-        rest = bytes(data[end:])
-        # a last record that nothing follows may still be being written: it is looked at again next time
-        unfinished = end > start and not rest
-        finished = finished if unfinished else end
-        offset = snapshot.base + finished
-        since = min(prefix.since, offset)
-        return Cursor(offset, prefix.at(finished), records.count - unfinished, stamps.main, since), rest
+                records.look_for_likes(alone=self._written is not None)
+            scratch = self._store.files.aside.scratch
+            reading = Reading(self._format, self._source, snapshot, scratch, self._envelope)
+            told = 0
+            for type_name, data, passed in reading.records():
+                records.take(type_name, data, passed)
+                if records.redacted == records.count:
+                    reading.leave_out()
+                if progress:
+                    progress(reading.passed - told, label)
+                    told = reading.passed
+            cursor, rest = reading.end(records.count, stamps.main)
+            records.finish()
+            titled = records.samples.titled(self._titled)
+            return Whole(stamps, cursor, self._envelope.close(rest), len(snapshot.data) - snapshot.start, titled)
 
     def _open(self, stamps: Stamps) -> Snapshot:
         """Open the main file: at the end of the last import if all before that is unchanged, else at its beginning."""
@@ -240,40 +253,37 @@ class SessionImport(_Import):
         paths = map(path_text, self._source.first)
         return all(stamps.beside.get(path) == imported.beside.get(path) for path in paths)
 
-    def _files(self, cursor: Cursor, stamps: Stamps, rest: bytes) -> Imported:
-        envelope = self._envelope.close(rest)
-        encoded = msgspec.json.encode(envelope)
+    def _files(self, whole: Whole) -> Imported:
+        encoded = msgspec.json.encode(whole.envelope)
         large = len(encoded) > _LARGEST_ENVELOPE
         records = self.records
         return Imported(
-            cursor=cursor,
+            cursor=whole.cursor,
             written_ns=self._written.time_ns if self._written else None,
             main=main_name(self._source),
-            envelope=None if large else envelope,
+            envelope=None if large else whole.envelope,
             envelope_blob=stored(self._group.load, memoryview(encoded)).hex() if large else "",
             first=_names_of_first(self._source),
-            sidecars=self._sidecars(stamps, records.problems),
-            beside=stamps.beside,
-            titled=records.samples.titled(self._titled),
+            sidecars=self._sidecars(whole.stamps, records.problems),
+            beside=whole.stamps.beside,
+            titled=whole.titled,
             missing=records.missing,
             copied=records.copied,
         )
 
-    def _describe(self, modified_ms: int) -> dict[str, object]:
+    def _describe(self, whole: Whole) -> dict[str, object]:
         source, known, records = self._source, self._known, self.records
-        earlier: Iterable[bytes] = ()
-        if records.begun:
-            spelling = Spelling(self._store, records.copied)
-            earlier = recalled(self._store, records.runs, spelling, records.begun, self._titled)
-        about = self._format.about(source, [*earlier, *records.samples.records])
+        about = whole.about or self._about()
         if known is not None:
             told = news(self._store, self._group.names, about, source, known)
             if NAMING in known.metadata and (session := clean(about.session_id)) != known.metadata.get("session"):
                 told["session"] = session
         else:
+            modified_ms = whole.stamps.modified_ms
             told = introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
             # what lies in a file a record is looked for by nothing that copies it, but may be moved
-            begins = records.begins or [beginning(one, self._format) for one in records.samples.records[:LOOKED_AT]]
+            begins = records.begins or whole.begins
+            begins = begins or [beginning(one, self._format) for one in records.samples.records[:LOOKED_AT]]
             told |= {"begins": begins, "source": path_text(self._path)}
         if about.forked_from and (known is None or "forked_from" not in known.metadata):
             for entry in self._store.catalogue.by_origin("session", source.format, clean(about.forked_from), most=1):
@@ -283,15 +293,18 @@ class SessionImport(_Import):
                 told["forked_from"] = {"context": entry.id, "turn": turn}
         return told
 
+    def _about(self) -> About:
+        records = self.records
+        earlier: Iterable[bytes] = ()
+        if records.begun:
+            spelling = Spelling(self._store, records.copied)
+            earlier = recalled(self._store, records.runs, spelling, records.begun, self._titled)
+        return self._format.about(self._source, [*earlier, *records.samples.records])
+
 
 def _names_of_first(source: Source) -> tuple[str, ...]:
     folder = source.path.parent if source.main == source.path else source.path
     return tuple(path_text(os.path.relpath(path, folder)) for path in source.first)
-
-
-def _shifted(passed: Callable[[int], None], start: int) -> Callable[[int], None]:
-    """Return ``passed`` for offsets that count from ``start``."""
-    return lambda offset: passed(start + offset)
 
 
 # -- files of many conversations -----------------------------------------------------------------------------------

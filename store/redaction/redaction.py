@@ -32,7 +32,7 @@ from store.disk.turn_format import Turn
 from store.errors import Conflict, ConvfsError, NotFound
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
-from store.importing.likeness import beginning
+from store.importing.reading import beginning
 from store.redaction.containers import originals
 from store.redaction.replacements import Replacements
 from store.redaction.rewriter import FrameRewriter, Loose

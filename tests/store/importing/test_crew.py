@@ -233,30 +233,41 @@ def test_a_small_import_starts_no_process(tmp_path: Path, monkeypatch: pytest.Mo
         assert Importer(store).run([tmp_path / "projects"]).imported == 1
 
 
-def test_a_file_that_changes_meanwhile_comes_in_as_it_is(
+def test_a_file_that_changes_meanwhile_comes_in_as_it_was_and_then_as_it_is(
     tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [session(tmp_path, lines(f"One {name}", "Two", "Three"), name) for name in "abc"]
-    changed = lines("One", "Two, and more", "Three", "Four")
+    paths = [session(tmp_path, lines(f"One {name}", "Two", "Three"), name) for name in "abcd"]
+    before = {path: path.read_bytes() for path in paths}
 
     class Late(Crew):
         def of(self, source: Source) -> crew.Records | None:
             records = super().of(source)
             assert records is not None
             # what was prepared has been read by now
-            records._records = iter([records.take(), records.take(), records.take()])
-            source.path.write_bytes(changed.replace(b'"One"', b'"One of %b"' % source.path.stem.encode()))
+            records._records = iter([record for _ in range(3) if (record := records.take()) is not None])
+            lines_before = before[source.path]
+            if source.path.stem == "d":
+                source.path.unlink()
+            elif source.path.stem == "c":
+                source.path.write_bytes(lines_before.replace(b'"Two"', b'"Two, and more"'))
+            else:
+                source.path.write_bytes(lines_before + lines("Four"))
             return records
 
-    monkeypatch.setattr(importer, "Crew", Late)
     with opened(tmp_path / "store") as store:
-        assert Importer(store).run([tmp_path / "projects"]).imported == 3
+        with monkeypatch.context() as patch:
+            patch.setattr(importer, "Crew", Late)
+            assert Importer(store).run([tmp_path / "projects"]).imported == 4
         assert fsck(store) == []
         for path in paths:
+            assert native(store, path) == before[path]
+        again = Importer(store).run([tmp_path / "projects"])
+        assert (again.grown, again.imported) == (3, 0)
+        for path in paths[:3]:
             assert native(store, path) == path.read_bytes()
             [(_row, text)] = store.texts.files_of(store.records.rows(by_source(store, path).head)[1:2])
             assert isinstance(text, bytes)
-            assert b"Two, and more" in text
+            assert (b"Two, and more" in text) == (path.stem == "c")
 
 
 def test_processes_end_with_the_one_that_they_help(tmp_path: Path) -> None:
