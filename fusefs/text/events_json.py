@@ -57,10 +57,24 @@ def element_size(number: int, event: Event, format: str, payload_size: int) -> i
     return len(_LEAD) + len(text) + 2 * text.count(b"\n")
 
 
-def _text(number: int, event: Event, format: str, digest: str, size: int) -> bytes:
-    """Return an element, not yet indented; hashes stand in it if ``digest`` does, and zeros otherwise."""
-    text = _native(number, event, format, hashed=digest != "")
+def sized(number: int, event: Event, format: str, payload_size: int) -> tuple[int, list[bytes]]:
+    """Return :func:`element_size` and :func:`contents` of an event, for little more than the time of one."""
+    named: list[bytes] = []
+    text = _text(number, event, format, "", payload_size, named)
+    return len(_LEAD) + len(text) + 2 * text.count(b"\n"), named
+
+
+def _text(
+    number: int, event: Event, format: str, digest: str, size: int, named: list[bytes] | None = None
+) -> bytes:
+    """Return an element, not yet indented; hashes stand in it if ``digest`` does, and zeros otherwise.
+
+    ``named`` gets the contents that the element can name.
+    """
+    text = _native(number, event, format, hashed=digest != "", named=named)
     if text is None:
+        if named is not None:
+            named[:] = contents(event)
         return _indented(_to_json({"$event": number, "$raw": {"$blob": digest or _NO_HASH, "size": size}}))
     return text
 
@@ -107,18 +121,23 @@ def contents(event: Event) -> list[bytes]:
     return found
 
 
-def _native(number: int, event: Event, format: str, *, hashed: bool) -> bytes | None:
-    """Return the element of a record that is JSON, not yet indented; None for any other."""
+def _native(
+    number: int, event: Event, format: str, *, hashed: bool, named: list[bytes] | None = None
+) -> bytes | None:
+    """Return the element of a record that is JSON, not yet indented; None for any other. ``named`` as :func:`_text`."""
     native = event.native
     if native is None:
         return None
-    refer = partial(_reference, hashed=hashed)
+    refer = partial(_reference, hashed=hashed, named=named)
     bare = format in _BARE_FORMATS
     view = _with_references(native, event.blocks, refer, bare=bare)
     try:
         text = _compact(view)
         if len(text) > LARGE_RECORD:
             text = _compact(_without_long_strings(view, _DEEPEST, refer))
+        elif named is not None and len(text) >= LONG_STRING:
+            # these stay in this element, but not in one of more text
+            _without_long_strings(view, _DEEPEST, refer)
         if bare:
             pass
         elif not isinstance(native, dict) or "$event" in native:
@@ -234,13 +253,20 @@ def _without_long_strings(value: object, depth: int, refer: _Refer) -> object:
     return copy
 
 
-def _reference(value: str, block: Block | None, *, hashed: bool) -> _Reference | None:
-    """Return the stand-in for a string; None if it has no bytes to be named (half a surrogate pair)."""
-    if not hashed and value.isascii() and (block is None or block.encoding != "base64"):
+def _reference(
+    value: str, block: Block | None, *, hashed: bool, named: list[bytes] | None = None
+) -> _Reference | None:
+    """Return the stand-in for a string; None if it has no bytes to be named (half a surrogate pair).
+
+    ``named`` gets its bytes.
+    """
+    if named is None and not hashed and value.isascii() and (block is None or block.encoding != "base64"):
         return {"$blob": _NO_HASH, "size": len(value)}
     content = _content(value, block)
     if content is None:
         return None
+    if named is not None:
+        named.append(content)
     return {"$blob": blake3(content).hexdigest() if hashed else _NO_HASH, "size": len(content)}
 
 

@@ -64,11 +64,11 @@ class FileRenderer:
         content = 0 if any(block.text is None for block in event.blocks) else len(utf8(head))
         return Drawn(utf8(head + body), transcript.section(number, event), content)
 
-    def element_size(self, number: int, event: Event, format: str, payload_size: int) -> int:
-        """Return the size of the JSON element of event ``number``, as :meth:`measure` does."""
-        from fusefs.text.events_json import element_size
+    def element(self, number: int, event: Event, format: str, payload_size: int) -> tuple[int, list[bytes]]:
+        """Return the size of the JSON element of event ``number``, and the contents that it can name."""
+        from fusefs.text.events_json import sized
 
-        return element_size(number, event, format, payload_size)
+        return sized(number, event, format, payload_size)
 
     def file(self, number: int, event: Event) -> bytes:
         """Return the file of event ``number``."""

@@ -225,8 +225,8 @@ class Renderer(Protocol):
     def drawn(self, number: int, event: Event) -> Drawn:
         """Return the file and the section of event ``number``, both empty for bookkeeping."""
 
-    def element_size(self, number: int, event: Event, format: str, payload_size: int) -> int:
-        """Return the size of the JSON element of event ``number``, as :meth:`measure` does."""
+    def element(self, number: int, event: Event, format: str, payload_size: int) -> tuple[int, list[bytes]]:
+        """Return the size of the JSON element of event ``number``, as :meth:`measure` does, and :meth:`contents`."""
 
     def content(self, event: Event) -> str:
         """Return the content of an event as its file shows it, without the head.

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from store.content.cuts import MAX_CUT_BYTES, Cut, Taken, cut
+from store.content.cuts import MAX_CUT_BYTES, Taken, cut
 from store.conversations.chain import Chain
 from store.conversations.viewer import Measured, Measurement
 from store.disk.turn_format import Encoding
-from store.events.conversation import Drawn, Renderer, Sizes
+from store.events.conversation import Renderer, Sizes
 from store.events.event import Event
 from store.formats.core.format import About, Format, Source
 from store.formats.registry import format_named, lens_for
@@ -165,22 +165,19 @@ class Preparer:
             # what was asked for while it was seen is content that only the store may have
             if not chain.lost:
                 drawn, format_ = self._renderer.drawn(number, event), type_name.partition(".")[0]
-                json = self._renderer.element_size(number, event, format_, len(payload))
+                json, shown = self._renderer.element(number, event, format_, len(payload))
                 sizes = Sizes(len(drawn.file), len(drawn.section), json)
                 if is_kept(event.kind, sizes.file):
                     self._texts.add(number, drawn)
-                self._gather(number, key(digest, type_tag(type_name), Encoding.JSON, event), event, drawn, taken)
+                own = key(digest, type_tag(type_name), Encoding.JSON, event)
+                self._shows.append((self._session, number, own))
+                if own not in self._gathering:
+                    text = drawn.file[drawn.content :] if drawn.content else self._renderer.content(event).encode()
+                    references = [name for name, _content in taken.contents] if taken else []
+                    self._gathering.add(own, event.kind, text, event.resources, references, shown)
                 seen = Seen(Measured.of(event, sizes, len(payload)), event.defines, glimpse(event))
         has_payload = wanted or taken is None or seen is None
         return Prepared(digest, len(payload), taken, payload if has_payload else None, type_name, seen)
-
-    def _gather(self, number: int, of: Key, event: Event, drawn: Drawn, taken: Cut | None) -> None:
-        self._shows.append((self._session, number, of))
-        if of not in self._gathering:
-            text = drawn.file[drawn.content :] if drawn.content else self._renderer.content(event).encode()
-            references = [digest for digest, _content in taken.contents] if taken else []
-            shown = self._renderer.contents(event)
-            self._gathering.add(of, event.kind, text, event.resources, references, shown)
 
 
 class _Alone(Chain):

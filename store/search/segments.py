@@ -48,7 +48,8 @@ _WORDS_OF_A_PART = 1024
 _AT_ONCE = 8
 """How many segments of about one size are merged."""
 _RECENT_BYTES = 16 << 20
-_LEVEL = 6
+_LEVEL, _MERGED_LEVEL = 3, 6
+"""Most segments are soon merged."""
 _WORTH = 100
 """A text is read in the time that it takes to look up where so many words are."""
 _LARGEST = 1 << 30
@@ -290,10 +291,10 @@ class _Merged:
 
     def _end(self) -> None:
         if self._counts:
-            self._parts.append(zstd.compress(part_of(self._counts, self._steps), _LEVEL))
+            self._parts.append(zstd.compress(part_of(self._counts, self._steps), _MERGED_LEVEL))
             self._counts, self._steps = [], []
 
     def end(self, span: int) -> Made:
         """Return the segment, of ``span`` blocks."""
         self._end()
-        return Made(span, zstd.compress(joined(self._words), _LEVEL), self._parts)
+        return Made(span, zstd.compress(joined(self._words), _MERGED_LEVEL), self._parts)

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fusefs.text import events_json
-from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, contents, document, element_size
+from fusefs.text.events_json import LONG_STRING, TAIL_SIZE, contents, document, element_size, sized
 from store.events.event import Block, Event, Kind, ValuePath
 from tests.fusefs.text import strategies
 
@@ -193,7 +193,10 @@ def test_an_element_has_its_size_and_leaves_the_record_alone(
     seen: Event, number: int, format: str, payload: bytes
 ) -> None:
     before = copy.deepcopy(seen.native)
-    assert len(element(number, seen, format, payload)) == element_size(number, seen, format, len(payload))
+    size = element_size(number, seen, format, len(payload))
+    assert len(element(number, seen, format, payload)) == size
+    told, named = sized(number, seen, format, len(payload))
+    assert (told, sorted(named)) == (size, sorted(contents(seen)))
     assert seen.native == before
 
 
