@@ -197,16 +197,16 @@ class Load:
         return unknown - self._held(list(unknown), self._region) if unknown else unknown
 
     def _add(self, member: Member, earlier: Hash | None = None) -> None:
-        record = self._versions.record(member, earlier)
-        if record is None:
-            self._put(member)
+        large = len(member.body) >= LEAST_BYTES
+        if large and (record := self._versions.record(member, earlier)) is not None:
+            self._new.add(member.hash)
+            packed: Future[_Packed] = Future()
+            packed.set_result([(record, [member.hash])])
+            # behind the groups that are being compressed: so the packs do not depend on how fast that is
+            self._packing.append(packed)
+            self._write_packed()
             return
-        self._new.add(member.hash)
-        packed: Future[_Packed] = Future()
-        packed.set_result([(record, [member.hash])])
-        # behind the groups that are being compressed: so the packs do not depend on how fast that is
-        self._packing.append(packed)
-        self._write_packed()
+        self._put(member)
 
     def _put(self, member: Member) -> None:
         self._new.add(member.hash)
@@ -280,10 +280,9 @@ class Versions:
     def record(self, member: Member, earlier: Hash | None) -> bytes | None:
         """Return a record that holds a blob as a delta; None where that would not be much smaller than the blob alone.
 
-        ``earlier`` is the payload that the blob's takes the place of, if any.
+        Not for blobs of less than :data:`LEAST_BYTES`. ``earlier`` is the payload that the blob's takes the place of,
+        if any.
         """
-        if len(member.body) < LEAST_BYTES:
-            return None
         features = sketch(member.body)
         nearest = self._replaced(member, earlier) if earlier is not None else None
         if nearest is None or not self._there(nearest[0]):

@@ -62,7 +62,6 @@ class Records:
     def __init__(self, member: "_Member", job: int) -> None:
         self._member = member
         self._job = job
-        self._records: Iterator[Prepared] | None = iter(())
         self.whole: Whole | None = None
         """The session, once all its records were taken; None if it could not be prepared to its end."""
         self.texts: list[Block] = []
@@ -74,17 +73,14 @@ class Records:
         """Note that these are asked for, and not those of sessions before."""
         self._member.note(self._job, self)
 
-    def take(self) -> Prepared | None:
-        """Return the next record, waiting for it; None if there are no more, or it could not be prepared."""
-        while self._records is not None:
-            for record in self._records:
-                return record
-            answer = self._member.answer(self._job)
-            self._records = iter(answer.records) if answer is not None else None
-            if answer is not None:
-                self.texts += answer.texts
-                self.whole = answer.whole
-        return None
+    def take(self) -> list[Prepared]:
+        """Return the next records, waiting for them; none if there are no more, or they could not be prepared."""
+        answer = self._member.answer(self._job)
+        if answer is None:
+            return []
+        self.texts += answer.texts
+        self.whole = answer.whole
+        return answer.records
 
 
 class Crew:

@@ -109,6 +109,8 @@ class Appender:
         self._batch: list[_Record | Prepared] = []
         self._missing: set[bytes] = set()
         self._prepared = prepared
+        self._defined: list[tuple[tuple[str, str], ...]] = []
+        """What records since the last one that was seen here define: those that are prepared need no chain."""
         self._told = 0
         """The number of records whose texts were prepared, if there are any."""
         self._unseen = unseen
@@ -117,9 +119,17 @@ class Appender:
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
 
-    def add_prepared(self, record: Prepared) -> None:
-        """Append the next record of those that are prepared."""
-        self._take(record)
+    def add_prepared(self, some: Sequence[Prepared]) -> int:
+        """Append the next records of those that are prepared; return their bytes."""
+        total = 0
+        for record in some:
+            self._batch.append(record)
+            self.size += record.size
+            total += record.size
+            if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
+                self._commit_batch()
+        self.appended += len(some)
+        return total
 
     def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
         """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""
@@ -180,10 +190,13 @@ class Appender:
             for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
                 if isinstance(record, Prepared) and (seen := record.seen) is not None:
                     measured.put(number, seen.measurement)
-                    self._chain.advance(Event(Kind.RECORD, defines=seen.defines))
+                    self._defined.append(seen.defines)
                     self._told += 1
                     self._unseen.note(seen.glimpse)
                     continue
+                for defines in self._defined:
+                    self._chain.advance(Event(Kind.RECORD, defines=defines))
+                self._defined = []
                 edited_ms = turn.created_ms if turn.flags & EDITED else 0
                 payload, size = record.payload, record.size
                 event = self._store.viewer.measure(
@@ -225,11 +238,10 @@ class Appender:
         """True if the texts of all records were prepared."""
         return self._prepared is not None and self._told == self.appended and not self._prepared.texts
 
-    def _take(self, record: _Record | Prepared) -> None:
+    def _take(self, record: _Record) -> None:
         self.appended += 1
         self._batch.append(record)
-        # what is too large to be held has been written
-        self.size += record.size if isinstance(record, Prepared) or record.payload is not None else 0
+        self.size += len(record.payload or b"")
         if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
             self._commit_batch()
 

@@ -206,22 +206,23 @@ class RecordIntake:
         """
         self._prepared = prepared
         likeness, self._likeness = self._likeness, None
+        has_blobs = type(self._format).blobs is not Format.blobs
         size = 0
-        while (record := prepared.take()) is not None:
-            self.count += 1
-            self.number += 1
-            if likeness is not None and record.payload is not None:
-                likeness.see(record.payload, record.digest)
-                if likeness.has_candidates:
-                    return False
-                self.begins = likeness.begins
-                if likeness.over:
-                    likeness = None
+        while some := prepared.take():
             appender = self.appending(0)
-            if record.payload is not None:
-                self._bring_blobs(appender, self.number, record.payload)
-            appender.add_prepared(record)
-            size += record.size
+            for number, record in enumerate(some if has_blobs or likeness else (), self.count + 1):
+                if record.payload is None:
+                    continue
+                if likeness is not None:
+                    likeness.see(record.payload, record.digest)
+                    if likeness.has_candidates:
+                        return False
+                    self.begins = likeness.begins
+                    likeness = None if likeness.over else likeness
+                self._bring_blobs(appender, number, record.payload)
+            self.count += len(some)
+            self.number = self.count
+            size += appender.add_prepared(some)
             passed(size)
         return prepared.whole is not None
 
