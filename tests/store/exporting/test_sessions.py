@@ -13,7 +13,7 @@ from store.editing.keeper import Keeper
 from store.events.event import Kind
 from store.exporting.event_json import shown_events
 from store.exporting.export import export, names
-from store.importing.likeness import essence
+from store.importing.reading import essence
 from store.store import Store
 from tests.store.exporting.talks import Talk, brought_back, lines_of, lost, said, shop, shown
 from tests.store.importing.sessions import by_source, event, imported, jp

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from store.importing import reading as reading_module
 from store.importing import session as session_module
 from store.importing import snapshot as sidecars_module
 from store.importing.snapshot import Cursor, Snapshot
@@ -47,7 +48,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
             opened.append(path)
             super().__init__(path, scratch, known)
 
-    for module in (session_module, sidecars_module):
+    for module in (session_module, reading_module, sidecars_module):
         monkeypatch.setattr(module, "Snapshot", Noting)
     return opened
 
@@ -118,7 +119,7 @@ def test_growing_holds_nothing_of_what_is_known(store: Store, tmp_path: Path, mo
             super().__init__(path, scratch, known)
             held.append(len(self.data))
 
-    for module in (session_module, sidecars_module):
+    for module in (session_module, reading_module, sidecars_module):
         monkeypatch.setattr(module, "Snapshot", Noting)
     new = long_lines(1, start=100)
     with path.open("ab") as file:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import UsageError
-from store.importing.likeness import Copied, collected, difference, essence, read_changes, respelled
+from store.importing.likeness import Copied, collected, difference, read_changes, respelled
+from store.importing.reading import essence
 
 VOLATILE = frozenset(("session", "forked", "at"))
 ID = "5c0375b4-57a5-4bd1-b1f3-0f4a1e3a5d00"
