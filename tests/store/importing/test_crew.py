@@ -141,18 +141,23 @@ def test_the_texts_of_what_comes_in_are_there_at_once(
         assert len(asked) < len(shown) // 20
 
 
+def searched(store: Store) -> list[list[object]]:
+    """Return what queries find."""
+    found: list[list[object]] = []
+    for query in ("words", "pytest", "/word[s] of/", "kind:result 1", "a b"):
+        hits = list(store.search.run(query))
+        found.append(sorted((hit.conversation.source, hit.row.number, hit.lines) for hit in hits if hit.row))
+    return found
+
+
 def filed(store: Store) -> list[object]:
     """Return what the search index knows of turns, whatever the numbers of documents are, and what queries find."""
-    db = store.search.db
+    db, found = store.search.db, searched(store)
     contents = "SELECT turn, content FROM turns JOIN contents USING (document) ORDER BY 1, 2"
     resources = "SELECT turn, uri, content FROM turns JOIN resources USING (document) ORDER BY 1, 2, 3"
     keys = "SELECT turn, payload, sight FROM turns JOIN documents ON id = document ORDER BY 1"
-    hits = [
-        [(hit.conversation.id, hit.row and hit.row.number, hit.lines) for hit in store.search.run(query)]
-        for query in ("words", "pytest", "/word[s] of/", "kind:result 1", "a b")
-    ]
-    assert all(hits[:2])
-    return [*(db.query(query) for query in (keys, contents, resources)), *map(sorted, hits)]
+    assert all(found[:2])
+    return [*(db.query(query) for query in (keys, contents, resources)), *found]
 
 
 def test_a_search_after_an_import_reads_nothing_that_is_not_indexed(
@@ -172,6 +177,57 @@ def test_a_search_after_an_import_reads_nothing_that_is_not_indexed(
         while store.search.step():
             pass
         assert filed(store) == by_import
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fusefs.text.render import FileRenderer
+from store.importing import group, importer, prepared
+from store.index.database import Database
+from store.store import Store
+
+importer._WORTH_BYTES, importer.processes = 1, lambda: 2
+group._BYTES, group._BATCH_RECORDS = 100_000, 700
+writing, left = Database.writing, int(sys.argv[3])
+
+def counted(self, **options):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return writing(self, **options)
+
+Database.writing = counted
+with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as store:
+    importer.Importer(store).run([Path(sys.argv[2])])
+print(left)
+"""
+
+
+def test_an_import_that_is_killed_at_any_change_of_a_database_is_completed_by_the_next(
+    tmp_path: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(at: int) -> str:
+        words = [sys.executable, "-c", _KILLED, tmp_path / f"store-{at}", sessions, str(at)]
+        return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=at == 0).stdout
+
+    changes = -int(killed(0))
+    with opened(tmp_path / "store-0") as store:
+        exported = {path: native(store, path) for path in sorted(sessions.rglob("*.jsonl"))}
+        found = searched(store)
+    step = 1 if os.environ.get("CONVFS_LARGE_TESTS") else changes // 4
+    for at in range(step, changes, step):
+        assert killed(at) == ""
+        with opened(tmp_path / f"store-{at}") as store:
+            searched(store)
+            Importer(store).run([sessions])
+            assert {path: native(store, path) for path in exported} == exported
+            assert searched(store) == found
+            while store.search.step():
+                pass
+            assert searched(store) == found
+            assert fsck(store) == []
 
 
 @pytest.mark.parametrize("event", ["dropped", "renewed"])
