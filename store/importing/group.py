@@ -110,7 +110,7 @@ class Appender:
         self._missing: set[bytes] = set()
         self._prepared = prepared
         self._defined: list[tuple[tuple[str, str], ...]] = []
-        """What records since the last one that was seen here define: those that are prepared need no chain."""
+        """Definitions of records since the last one that was seen here: those that are prepared need no chain."""
         self._told = 0
         """The number of records whose texts were prepared, if there are any."""
         self._unseen = unseen
