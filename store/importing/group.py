@@ -119,17 +119,14 @@ class Appender:
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
 
-    def add_prepared(self, some: Sequence[Prepared]) -> int:
-        """Append the next records of those that are prepared; return their bytes."""
-        total = 0
+    def add_prepared(self, some: Sequence[Prepared]) -> None:
+        """Append the next records of those that are prepared."""
         for record in some:
             self._batch.append(record)
             self.size += record.size
-            total += record.size
             if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
                 self._commit_batch()
         self.appended += len(some)
-        return total
 
     def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
         """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""

@@ -210,7 +210,8 @@ class RecordIntake:
         size = 0
         while some := prepared.take():
             appender = self.appending(0)
-            for number, record in enumerate(some if has_blobs or likeness else (), self.count + 1):
+            start = 0
+            for at, record in enumerate(some if has_blobs or likeness else ()):
                 if record.payload is None:
                     continue
                 if likeness is not None:
@@ -219,10 +220,14 @@ class RecordIntake:
                         return False
                     self.begins = likeness.begins
                     likeness = None if likeness.over else likeness
-                self._bring_blobs(appender, number, record.payload)
+                if has_blobs:
+                    appender.add_prepared(some[start:at])
+                    start = at
+                    self._bring_blobs(appender, self.count + at + 1, record.payload)
+            appender.add_prepared(some[start:])
             self.count += len(some)
             self.number = self.count
-            size += appender.add_prepared(some)
+            size += sum(record.size for record in some)
             passed(size)
         return prepared.whole is not None
 
