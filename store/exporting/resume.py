@@ -64,7 +64,8 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     metadata, source = conversation.metadata, text_path(conversation.source)
     own = format_named(conversation.format).resuming if conversation.format else ()
     if not tool and not own:
-        tools = ", ".join(tool for tool, one in known.items() if one.home or one.beside)
+        named = (one.tool for format_ in FORMATS for one in format_.resuming if one.home or one.beside)
+        tools = ", ".join(dict.fromkeys(named))
         raise UsageError(
             f"no program goes on with sessions of {conversation.format or 'no tool'}: name one by --in ({tools})"
         )
