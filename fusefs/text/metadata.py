@@ -56,6 +56,7 @@ _OF_FILES = frozenset(
         "incomplete",
         "layout",
         "layout_came",
+        "marks",
         "missing",
         "original",
         "original_of",

@@ -23,6 +23,7 @@ STAYS = frozenset(
         "exports",
         "incomplete",
         "machine",
+        "marks",
         "missing",
         "native_gone",
         "own_place",
