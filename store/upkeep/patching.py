@@ -71,7 +71,7 @@ class Patch(Struct, frozen=True):
     def decoded(data: bytes) -> "Patch":
         """Read a patch. DamageError if it is none."""
         try:
-            return msgspec.msgpack.decode(data, type=Patch)
+            return _decode(data)
         except msgspec.DecodeError as error:
             raise DamageError(f"a patch makes no sense: {error}") from None
 
@@ -84,6 +84,9 @@ class Patch(Struct, frozen=True):
     def new(self) -> Mapping[Hash, Hash]:
         """The names of new blobs, by the old ones."""
         return {Hash(old): Hash(new) for old, new in self.made.items()}
+
+
+_decode = msgspec.msgpack.Decoder(Patch).decode
 
 
 class TurnRewriter:
