@@ -626,6 +626,9 @@ class Replica:
         return True
 
     def _say(self, space: Space) -> None:
+        if self.member.only_follows:
+            # it has the number of the replica that it was made beside, which may not have come as far
+            return
         generations.say(space.records, self.member.number, Seen(now_ms(), self._writer.seq, self.generation))
         if self.administers:
             generations.forget_patch(space, [one.number for one in self._standing() if one.revoked_ms])

@@ -151,6 +151,15 @@ def test_a_file_that_is_none_of_a_replica_is_refused(filled: Team) -> None:
     space.close()
 
 
+def test_an_observer_says_nothing_of_the_replica_that_it_was_made_beside(filled: Team) -> None:
+    space = filled.space()
+    before = space.records.records("seen/")
+    filled.take("a")
+    assert before
+    assert space.records.records("seen/") == before
+    space.close()
+
+
 def test_an_observer_commits_nothing(filled: Team) -> None:
     with (
         remote.observing(filled.directory / "a", filled.directory / "aside"),
