@@ -17,9 +17,12 @@ import msgspec
 from msgspec import Struct
 
 from store import typed
-from store.disk import file_header
-from store.disk.file_header import PACK
+from store.content.sealed import names_of
+from store.disk import blob_format, file_header
+from store.disk.blob_format import HEAD_SIZE, OVERHEAD, decode_record
+from store.disk.file_header import HEADER_SIZE, PACK
 from store.errors import DamageError, Missing, NotFound
+from store.ids import Hash
 from store.shared.space import Record, Space
 
 PREFIX = "pack/"
@@ -142,6 +145,20 @@ class Packs:
     def _reach(self, number: int) -> None:
         with self._lock:
             self.reached = max(self.reached, number)
+
+
+def records_of(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
+    """Return the records of a published pack, each with the names of its blobs. DamageError."""
+    view, at = memoryview(data), HEADER_SIZE
+    found: list[tuple[bytes, list[Hash]]] = []
+    try:
+        while at < len(view):
+            size = OVERHEAD + blob_format.stored_length(view[at : at + HEAD_SIZE])
+            found.append((bytes(view[at : at + size]), names_of(decode_record(view[at : at + size]))))
+            at += size
+    except DamageError as error:
+        raise DamageError(f"pack {number} of the space is damaged, offset {at}: {error}") from None
+    return found
 
 
 def _note(record: Record) -> PackNote:

@@ -30,8 +30,8 @@ from store.commit.order import NOWHERE
 from store.commit.writer import Writer
 from store.content.compression import Member, pack_records
 from store.content.sealed import names_of
-from store.disk import blob_format, durable
-from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Form, Record, decode_record, encode_record
+from store.disk import durable
+from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Held, Redacted, Shared, decode_all
 from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
@@ -52,7 +52,7 @@ from store.shared.entry import BEGINNING, Entry, chained, new_token
 from store.shared.generations import Seen
 from store.shared.history import Reached, chain_at
 from store.shared.leases import Leases
-from store.shared.packs import Packs
+from store.shared.packs import Packs, records_of
 from store.shared.space import Membership, Space
 
 if TYPE_CHECKING:
@@ -577,11 +577,11 @@ class Replica:
         Raises Unreachable, DamageError.
         """
         space, _packs = self.connected()
-        names = {one.number: one.machine for one in self._standing()}
-        revoked = [one.number for one in self._standing() if one.revoked_ms]
+        standing = self._standing()
+        names = {one.number: one.machine for one in standing}
         return [
             (names.get(member.number, member.machine), seen.ms)
-            for member, seen in generations.behind(space.records, revoked)
+            for member, seen in generations.behind(space.records, _revoked(standing))
         ]
 
     def _standing(self) -> Sequence[Standing]:
@@ -631,7 +631,7 @@ class Replica:
             return
         generations.say(space.records, self.member.number, Seen(now_ms(), self._writer.seq, self.generation))
         if self.administers:
-            generations.forget_patch(space, [one.number for one in self._standing() if one.revoked_ms])
+            generations.forget_patch(space, _revoked(self._standing()))
 
     # -- what machines are told ------------------------------------------------------------------------------------
 
@@ -740,19 +740,9 @@ class Replica:
         self._published = published
 
 
+def _revoked(standing: Sequence[Standing]) -> list[int]:
+    return [one.number for one in standing if one.revoked_ms]
+
+
 def _keys(records: Sequence[tuple[bytes, list[Hash]]]) -> array[int]:
     return array("q", [hash_key(name) for _record, names in records for name in names])
-
-
-def records_of(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
-    """Return the records of a published pack, each with the names of its blobs. DamageError."""
-    view, at = memoryview(data), HEADER_SIZE
-    found: list[tuple[bytes, list[Hash]]] = []
-    try:
-        while at < len(view):
-            size = OVERHEAD + blob_format.stored_length(view[at : at + HEAD_SIZE])
-            found.append((bytes(view[at : at + size]), names_of(decode_record(view[at : at + size]))))
-            at += size
-    except DamageError as error:
-        raise DamageError(f"pack {number} of the space is damaged, offset {at}: {error}") from None
-    return found

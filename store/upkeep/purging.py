@@ -28,8 +28,8 @@ from store.ids import HASH_SIZE, Hash, now_ms
 from store.shared import generations, roster, snapshot
 from store.shared.entry import BEGINNING, Entry, chained
 from store.shared.generations import Generation
-from store.shared.packs import PackNote
-from store.shared.replica import REDACTION, Replica, records_of
+from store.shared.packs import PackNote, records_of
+from store.shared.replica import REDACTION, Replica
 from store.shared.space import Log
 from store.upkeep.patching import LEANING, Patch, Patched, Patching, TurnRewriter
 

@@ -21,8 +21,8 @@ from store import typed
 from store.commit.intake import Intake
 from store.disk.blob_format import Compression, decode_chunks, decode_record
 from store.ids import HASH_SIZE, Hash, hash_key, now_ms
-from store.shared.packs import PackNote, Packs
-from store.shared.replica import Replica, records_of
+from store.shared.packs import PackNote, Packs, records_of
+from store.shared.replica import Replica
 from store.shared.space import Records
 
 _PUBLISHED_BYTES = 16 << 20
