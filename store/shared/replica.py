@@ -207,6 +207,11 @@ class Replica:
     def append(self, expected: int, entry: bytes) -> bool:
         self._check_writes()
         with self._asking() as (space, packs):
+            if self._left:
+                # what has begun without the space may rely on some of it. Not where the space is connected: whoever
+                # does that may be syncing the packs
+                self._intake.drop(self._left)
+                self._left = set()
             if self._holder and not self._wait(space, expected):
                 return False
             if expected >= self._published.reached.seq + _HISTORY_COMMITS:
@@ -338,10 +343,6 @@ class Replica:
         self._verified = True
         self._say(self._space)
         self._prepare()
-        if self._left:
-            # work that has begun without the space may rely on some of it
-            self._intake.drop(self._left)
-            self._left = set()
         return self._space, self._packs
 
     def take_all(self) -> int:

@@ -1,7 +1,6 @@
 """Machines and servers that are killed again and again: what was acknowledged is there, once, on all machines.
 
-It is run where CONVFS_KILLS says how often; CONVFS_ACKNOWLEDGED is how many appends there are at least. 200 and 100000
-say it for good.
+CONVFS_KILLS is how often, CONVFS_ACKNOWLEDGED how many appends there are at least: 200 and 100000 say it for good.
 """
 
 import filecmp
@@ -27,7 +26,6 @@ KILLS = int(os.environ.get("CONVFS_KILLS", "8"))
 ACKNOWLEDGED = int(os.environ.get("CONVFS_ACKNOWLEDGED", "200"))
 
 
-@pytest.mark.skipif("CONVFS_KILLS" not in os.environ, reason="a campaign of many minutes: CONVFS_KILLS=200 runs it")
 @pytest.mark.timeout(300 + 120 * KILLS)
 def test_machines_and_servers_that_are_killed(memory_path: Path, s3: S3) -> None:
     chance = random.Random(11)
