@@ -198,8 +198,8 @@ class Store:
             raise
         self.checkpointer.start()
         if self.replica is not None:
-            self.replica.patch = partial(renew, self)
-            self.replica.complete = partial(complete, self, self.replica)
+            self.replica.redactions.patch = partial(renew, self)
+            self.replica.redactions.complete = partial(complete, self, self.replica)
             self.replica.start()
 
     @classmethod

@@ -4,23 +4,48 @@ A place that was reached is kept in the file ``published``, so that only what ca
 opened. Where the logs no longer have what was committed, as turns were reclaimed since, the chain is unknown.
 """
 
-from msgspec import Struct
-
-from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import Commit
 from store.disk.head_log import HeadLog
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError, NotFound
 from store.shared.entry import BEGINNING, link
+from store.shared.published import PublishedFile, Reached
 
 
-class Reached(Struct, frozen=True):
-    """A place in the logs, behind a commit: its ``seq``, how many turns and bytes of frames there are, its chain."""
+class History:
+    """The chain of a replica with these logs, as far as it has come."""
 
-    seq: int = 0
-    turns: int = 0
-    heads: int = HEADER_SIZE
-    chain: str = BEGINNING.hex()
+    def __init__(self, published: PublishedFile, turns: TurnLog, heads: HeadLog) -> None:
+        self._published = published
+        self._turns = turns
+        self._heads = heads
+        self._seq = 0
+        self.chain = BEGINNING
+        """The chain of the last entry that was appended or read."""
+
+    def is_at(self, seq: int) -> bool:
+        """Return whether ``chain`` is that of the commit ``seq``."""
+        return self._seq == seq
+
+    def reach(self, seq: int, chain: bytes) -> None:
+        """Go on behind the commit ``seq``, with its chain."""
+        self._seq, self.chain = seq, chain
+
+    def forget(self) -> None:
+        """Have the chain worked out, or asked for, once more."""
+        self._seq = -1
+
+    def logged(self, seq: int, *, anew: bool = False) -> bytes:
+        """Return the chain of the commit ``seq``, from the logs; ``b""`` if it is unknown.
+
+        ``anew`` works it out without the place that was kept.
+        """
+        return chain_at(seq, Reached() if anew else self._published.now.reached, self._turns, self._heads)
+
+    def keep(self, seq: int) -> None:
+        """Keep the place that the logs have reached: the commit ``seq`` is the last one in them."""
+        if self.is_at(seq):
+            self._published.note(reached=Reached(seq, self._turns.count, self._heads.length, self.chain.hex()))
 
 
 def chain_at(seq: int, known: Reached, turns: TurnLog, heads: HeadLog) -> bytes:

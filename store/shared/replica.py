@@ -22,18 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct
 
-from store import paths, typed
 from store.commit.intake import Intake
 from store.commit.order import NOWHERE
 from store.commit.writer import Writer
 from store.content.compression import Member, pack_records
 from store.content.sealed import names_of
-from store.disk import durable
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE
-from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Held, Redacted, Shared, decode_all
+from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Shared, decode_all
 from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
 from store.errors import (
     DamageError,
@@ -45,18 +42,19 @@ from store.errors import (
     Unredacted,
     UsageError,
 )
-from store.ids import Hash, hash_bytes, hash_key, now_ms
-from store.shared import generations, roster, sessions
+from store.ids import Hash, hash_bytes, hash_key
+from store.shared import roster, sessions
 from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
-from store.shared.generations import Seen
-from store.shared.history import Reached, chain_at
+from store.shared.history import History
 from store.shared.leases import Leases
 from store.shared.packs import Packs, records_of
+from store.shared.published import PublishedFile
+from store.shared.redactions import ANOTHER, Redactions
 from store.shared.space import Membership, Space
 
 if TYPE_CHECKING:
-    from store.shared.access import Access, Standing
+    from store.shared.access import Access
 
 _LOG = logging.getLogger(__name__)
 
@@ -77,22 +75,6 @@ _WENT_ON = (
 )
 _KNOWN_PACKS = 64
 _HOLD_SECONDS = 0.05
-REDACTION = "redaction"
-"""The lease of who redacts."""
-_ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
-
-
-class Published(Struct, frozen=True):
-    """Up to where the packs of a replica are in its space, the last of the space's that it has taken, its history."""
-
-    pack: int = 1
-    length: int = HEADER_SIZE
-    taken: int = 0
-    reached: Reached = Reached()
-    sessions: tuple[str, ...] = ()
-    """The last that it had, see ``store.shared.sessions``; the last one perhaps not quite."""
-    generation: int = 0
-    """The last redaction that it has applied."""
 
 
 class Replica:
@@ -105,14 +87,11 @@ class Replica:
         self._root = root
         self.access: Access | None = None
         """The keys of the space, once it was reached; None if it is not encrypted."""
-        self._path = root / paths.PUBLISHED
         self._writer = writer
         self._intake = intake
         self._space: Space | None = None
         self._packs: Packs | None = None
         self._connecting = threading.RLock()
-        self._chain = (0, BEGINNING)
-        """The ``seq`` of the last entry that was appended or read, and its chain."""
         self._ahead: Sequence[Entry] = ()
         """The entries that came with a refusal."""
         self._own: set[int] = set()
@@ -129,8 +108,8 @@ class Replica:
         """The monotonic time before which a space that takes long to fail is not asked once more."""
         self._looked = 0.0
         """The monotonic time at which the session was looked at last."""
-        self._noting = threading.Lock()
-        self._published = self._read()
+        self._published = PublishedFile(root)
+        self.history = History(self._published, writer.turns, writer.head_log)
         self._complete = False
         """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
         self._left: set[int] = set()
@@ -145,16 +124,7 @@ class Replica:
         """The work that this machine does alone in the space."""
         self.dropped: Callable[[], None] = lambda: None
         """Called when the space has dropped something."""
-        self.patch: Callable[[bytes], tuple[int, bytes]] = lambda _patch: (0, b"")
-        """Does to the store what a redaction has done to the space; see ``store.upkeep.purging.renew``."""
-        self.complete: Callable[[], None] = lambda: None
-        """Purges the space if whoever has redacted did not come to that."""
-        self.renewing = threading.RLock()
-        """Held while the replica does that."""
-        self._due: Redacted | None = None
-        """The redaction that comes next."""
-        self._holder = 0
-        """The replica for whose redaction commits wait."""
+        self.redactions = Redactions(member, writer, self._published, self.history, self._only_read)
         intake.publish = self._publish
         intake.published = self._note
         intake.prepare = self._prepare
@@ -171,7 +141,7 @@ class Replica:
         """Catch up if the space can be reached, and go on in the background."""
         try:
             self._catch_up()
-            self.complete()
+            self.redactions.complete()
         except (Unreachable, StoreFull) as error:
             self._note_away(error)
         except StoreFailed as error:
@@ -196,7 +166,7 @@ class Replica:
                         self._say(self._space)
                 self._space.close()
                 self._space = None
-                self._keep_history(self._writer.seq)
+                self.history.keep(self._writer.seq)
 
     def status(self) -> str:
         """Return "" if the space was there when it was asked last, else the reason why not."""
@@ -212,10 +182,10 @@ class Replica:
                 # does that may be syncing the packs
                 self._intake.drop(self._left)
                 self._left = set()
-            if self._holder and not self._wait(space, expected):
+            if self.redactions.holder and not self._wait(space, expected):
                 return False
-            if expected >= self._published.reached.seq + _HISTORY_COMMITS:
-                self._keep_history(expected)
+            if expected >= self._published.now.reached.seq + _HISTORY_COMMITS:
+                self.history.keep(expected)
             chain = chained(self._chain_at(expected), entry)
             placed = Entry(
                 expected, entry_seq(entry), new_token(), self.member.number, 0, packs.reached, chain, entry
@@ -223,7 +193,7 @@ class Replica:
             self._ahead = space.log.append(placed)
             if self._ahead:
                 return False
-            self._chain = (placed.seq, chain)
+            self.history.reach(placed.seq, chain)
             return True
 
     def entries(self, after: int) -> Sequence[bytes]:
@@ -232,12 +202,12 @@ class Replica:
             found = ahead if ahead and ahead[0].prev == after else space.log.entries(after)
             if not found:
                 return ()
-            self._holder = 0
+            self.redactions.holder = 0
             chain, found = self._checked(space, found)
-            if max(entry.packs for entry in found) > self._published.taken:
+            if max(entry.packs for entry in found) > self._published.now.taken:
                 # what these name was published before them
                 self._take(packs)
-            self._chain = (found[-1].seq, chain)
+            self.history.reach(found[-1].seq, chain)
             return [entry.body for entry in found]
 
     def _checked(self, space: Space, found: Sequence[Entry]) -> tuple[bytes, Sequence[Entry]]:
@@ -252,7 +222,7 @@ class Replica:
             if linked != (entry.chain or linked):
                 if number:
                     return chain, found[:number]
-                self._check_generation(space, entry)
+                self.redactions.check(space, entry)
                 raise DamageError(f"commit {entry.seq} of the space {self.member.space} follows another history")
             chain = linked
         return chain, found
@@ -266,29 +236,17 @@ class Replica:
             raise Unreachable(f"this replica of the space {self.member.space} only follows it")
 
     def _chain_at(self, seq: int) -> bytes:
-        if self._chain[0] != seq:
+        if not self.history.is_at(seq):
             # what came last was not applied
-            known = self._logged_chain(seq)
+            known = self.history.logged(seq)
             if not known:
                 # turns were reclaimed since a place was noted
                 entry, _frames, _group = self._last_entry(self.connected()[0])
                 known = entry.chain if entry is not None and entry.seq == seq else b""
             if not known:
-                raise self._only_read(f"the history of this replica, up to commit {seq}, cannot be read: {_ANOTHER}")
-            self._chain = (seq, known)
-        return self._chain[1]
-
-    def _logged_chain(self, seq: int) -> bytes:
-        writer = self._writer
-        return chain_at(seq, self._published.reached, writer.turns, writer.head_log)
-
-    def _keep_history(self, seq: int) -> None:
-        """Note the place that the logs have reached: the commit ``seq`` is the last one in them."""
-        writer = self._writer
-        if self._chain[0] == seq:
-            reached = Reached(seq, writer.turns.count, writer.head_log.length, self._chain[1].hex())
-            with self._noting:
-                self._write(msgspec.structs.replace(self._published, reached=reached))
+                raise self._only_read(f"the history of this replica, up to commit {seq}, cannot be read: {ANOTHER}")
+            self.history.reach(seq, known)
+        return self.history.chain
 
     # -- the space -------------------------------------------------------------------------------------------------
 
@@ -339,7 +297,7 @@ class Replica:
                 raise self._only_read(str(error)) from error
             self._packs = Packs(self._space, self.member.number)
         self._verify(self._space)
-        self._packs.known(self._published.taken)
+        self._packs.known(self._published.now.taken)
         self._verified = True
         self._say(self._space)
         self._prepare()
@@ -353,7 +311,7 @@ class Replica:
         self._writer.catch_up()
         with self._writer.commit_lock:
             self._take(self.connected()[1])
-        return self._published.taken
+        return self._published.now.taken
 
     def own(self, number: int) -> None:
         """Note that a pack of the space has nothing that this replica lacks."""
@@ -367,20 +325,20 @@ class Replica:
     def _verify(self, space: Space) -> None:
         """See that the space has the history of this replica, up to its last commit, and that this one is no copy."""
         name, seq = self.member.space, self._writer.seq
-        self._begin(space)
+        self.redactions.begin(space)
         if seq:
             entry, frames, group = self._last_entry(space)
             if entry is None:
-                self._check_generation(space)
+                self.redactions.check(space)
                 raise Unreachable(
                     f"the space {name} does not have commit {seq}, which this replica has: convfs remote repair puts"
                     " back what it has lost"
                 )
-            known = self._logged_chain(seq)
+            known = self.history.logged(seq)
             if entry.seq != seq or frames[:-1] != group or (entry.chain and known not in (b"", entry.chain)):
-                self._check_generation(space)
+                self.redactions.check(space)
                 raise self._only_read(f"the space {name} {_WENT_ON}")
-            self._chain = (seq, known or entry.chain)
+            self.history.reach(seq, known or entry.chain)
         self._take_session(space)
 
     def _last_entry(self, space: Space) -> tuple[Entry | None, list[HeadFrame], list[HeadFrame]]:
@@ -398,15 +356,14 @@ class Replica:
         if self.member.only_follows:
             return
         record = sessions.of(space.records, self.member.number)
-        if not sessions.own(record, self._published.sessions):
+        if not sessions.own(record, self._published.now.sessions):
             raise self._only_read(_COPIED)
         if self._looked and record.version:
             return
         session = sessions.new()
         # before the space has it: who is killed in between still knows it as its own
-        with self._noting:
-            taken = (*self._published.sessions[1 - sessions.KEPT :], session)
-            self._write(msgspec.structs.replace(self._published, sessions=taken))
+        taken = (*self._published.now.sessions[1 - sessions.KEPT :], session)
+        self._published.note(sessions=taken)
         if not space.records.swap(record.key, record.version, session.encode()):
             raise self._only_read(_COPIED)
         if not record.version:
@@ -421,12 +378,12 @@ class Replica:
         with self._asking() as (space, _packs):
             record = sessions.of(space.records, self.member.number)
             self._looked = time.monotonic()
-            if not sessions.own(record, self._published.sessions):
+            if not sessions.own(record, self._published.now.sessions):
                 raise self._only_read(_COPIED)
 
     def _doom_rest(self) -> None:
         """Have what a killed process has left in the packs count as missing, durably: the space may not have it."""
-        packs, start = self._writer.packs, (self._published.pack, self._published.length)
+        packs, start = self._writer.packs, (self._published.now.pack, self._published.now.length)
         end = packs.end
         numbers = [number for number in packs.appended() if number >= start[0]]
         for _pack, _offset, found in packs.scan(start if packs.path(start[0]).exists() else None, numbers):
@@ -435,6 +392,10 @@ class Replica:
         self._intake.doomed.add(self._left)
         self._complete = True
         self._note(end)
+
+    def _note(self, end: tuple[int, int]) -> None:
+        if self._complete:
+            self._published.advance(end)
 
     def _prepare(self) -> None:
         if not self._complete:
@@ -506,7 +467,7 @@ class Replica:
 
     def _take(self, packs: Packs) -> None:
         """Take the packs that others have published."""
-        taken = self._published.taken
+        taken = self._published.now.taken
         try:
             for number, data in packs.after(taken):
                 if data is not None:
@@ -519,34 +480,30 @@ class Replica:
                 taken = number
         finally:
             # also those before one that cannot be taken: they are in the packs by now
-            if taken > self._published.taken:
+            if taken > self._published.now.taken:
                 self._intake.sync()
-                with self._noting:
-                    self._write(msgspec.structs.replace(self._published, taken=taken))
+                self._published.note(taken=taken)
 
     # -- redaction -------------------------------------------------------------------------------------------------
 
     @property
     def generation(self) -> int:
         """The last redaction that this replica has applied."""
-        return self._published.generation
+        return self.redactions.generation
 
     def renew(self) -> None:
         """Apply the redaction that comes next, if it has not been; return when that is done. Raises StoreFailed."""
-        with self.renewing:
-            due = self._due
-            if due is None or due.generation <= self.generation:
+        with self.redactions.applying:
+            due = self.redactions.due
+            if due is None:
                 return
             space = self._space or enter(self._root, self.member)[0]
             try:
-                try:
-                    data = space.bucket.get(due.key)
-                except NotFound:
-                    raise self._only_read(f"the space was redacted, and no longer says how: {_ANOTHER}") from None
+                data = self.redactions.patch_of(space, due)
                 with self._writer.commit_lock:
                     self._prepare()
                     self._take(self._packs or Packs(space, self.member.number))
-                self.renewed(due.generation, *self.patch(data))
+                self.renewed(due.generation, *self.redactions.patch(data))
                 self._say(space)
             finally:
                 if space is not self._space:
@@ -554,23 +511,10 @@ class Replica:
 
     def renewed(self, generation: int, seq: int, chain: bytes) -> None:
         """Note that a redaction was applied, with which the commit ``seq`` has the chain ``chain``. StoreFailed."""
-        writer = self._writer
         # entries are compared with both at once
-        with writer.commit_lock:
-            known = chain_at(writer.seq, Reached(), writer.turns, writer.head_log)
-            if writer.seq == seq:
-                if known not in (b"", chain):
-                    raise self._only_read(f"this replica differs from the space since it was redacted: {_ANOTHER}")
-                known = chain
-            with self._noting:
-                self._write(msgspec.structs.replace(self._published, generation=generation, reached=Reached()))
-            # where it is not known, the space says it
-            self._chain = (writer.seq, known) if known else (-1, b"")
+        with self._writer.commit_lock:
+            self.redactions.applied(generation, seq, chain)
             self._ahead = ()
-
-    def follow_as(self, seq: int, chain: bytes) -> None:
-        """Commit the next entry with another chain before it: that which the last one, ``seq``, is going to have."""
-        self._chain = (seq, chain)
 
     def behind(self) -> list[tuple[str, int]]:
         """Return the machines that have not applied the last redaction, and when they were last there, in Unix ms.
@@ -578,61 +522,24 @@ class Replica:
         Raises Unreachable, DamageError.
         """
         space, _packs = self.connected()
-        standing = self._standing()
-        names = {one.number: one.machine for one in standing}
-        return [
-            (names.get(member.number, member.machine), seen.ms)
-            for member, seen in generations.behind(space.records, _revoked(standing))
-        ]
-
-    def _standing(self) -> Sequence[Standing]:
-        return self.access.members() if self.access is not None else ()
+        return self.redactions.behind(space, self.access)
 
     def say(self) -> None:
         """Say in the space that this replica is there, and which redaction it has applied."""
         self._say(self.connected()[0])
 
-    def _begin(self, space: Space) -> None:
-        """Have a new replica begin with the space as it is."""
-        if not self._writer.seq and not self.generation:
-            last = generations.current(space.records)
-            if last.purged and last.generation:
-                self._write(msgspec.structs.replace(self._published, generation=last.generation))
-
-    def _check_generation(self, space: Space, entry: Entry | None = None) -> None:
-        """Raise Unredacted if this replica does not know a redaction that the space, or an entry of it, knows."""
-        for frame in decode_all(decode_entry(entry.body).heads, 0) if entry is not None else ():
-            if isinstance(frame.body, Redacted):
-                self._check_redacted(frame.body)
-        last = generations.current(space.records)
-        if last.generation > self.generation:
-            if not last.purged:
-                raise Unreachable(f"the space {self.member.space} is being redacted: try again in a while")
-            self._check_redacted(Redacted(last.generation, 0, last.key))
-
-    def _check_redacted(self, redacted: Redacted) -> None:
-        if redacted.generation > self.generation:
-            self._due = redacted
-            raise Unredacted(f"the space {self.member.space} was redacted: what this replica has is, first: try again")
+    def _say(self, space: Space) -> None:
+        self.redactions.say(space, self.access, self.administers)
 
     def _wait(self, space: Space, expected: int) -> bool:
         """Wait while another machine redacts; return False if it, or somebody, has gone on."""
-        while self.leases.alive(space.records, REDACTION):
+        while self.redactions.waits(space.records, self.leases):
             self._ahead = space.log.entries(expected)
             if self._ahead:
                 return False
             if self._ended.wait(_HOLD_SECONDS):
                 raise Unreachable(f"the space {self.member.space} is being redacted: try again in a while")
-        self._holder = 0
         return True
-
-    def _say(self, space: Space) -> None:
-        if self.member.only_follows:
-            # it has the number of the replica that it was made beside, which may not have come as far
-            return
-        generations.say(space.records, self.member.number, Seen(now_ms(), self._writer.seq, self.generation))
-        if self.administers:
-            generations.forget_patch(space, _revoked(self._standing()))
 
     # -- what machines are told ------------------------------------------------------------------------------------
 
@@ -640,10 +547,8 @@ class Replica:
         for note in notes:
             if isinstance(note, Dropped):
                 self._drop(note)
-            elif isinstance(note, Held):
-                self._holder = note.number if note.number != self.member.number else 0
             else:
-                self._check_redacted(note)
+                self.redactions.told(note)
 
     def _drop(self, one: Dropped) -> None:
         """Have what the space drops count as missing, but for what is in packs that have come since."""
@@ -669,7 +574,7 @@ class Replica:
         except Unredacted:
             self.renew()
             found = self._writer.catch_up()
-            self.complete()
+            self.redactions.complete()
         if not found and len(self._names) > _KNOWN_PACKS:
             for number in sorted(self._names)[:-_KNOWN_PACKS]:
                 del self._names[number]
@@ -721,29 +626,6 @@ class Replica:
         if not self._told:
             _LOG.warning("%s", error)
         self._told = str(error)
-
-    # -- its file --------------------------------------------------------------------------------------------------
-
-    def _read(self) -> Published:
-        try:
-            return typed.decode(self._path.read_bytes(), Published)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            # everything is published once more, and taken once more
-            return Published()
-
-    def _note(self, end: tuple[int, int]) -> None:
-        with self._noting:
-            if self._complete and end > (self._published.pack, self._published.length):
-                self._write(msgspec.structs.replace(self._published, pack=end[0], length=end[1]))
-
-    def _write(self, published: Published) -> None:
-        durable.write_whole(self._path, msgspec.json.encode(published))
-        self._published = published
-
-
-def _revoked(standing: Sequence[Standing]) -> list[int]:
-    return [one.number for one in standing if one.revoked_ms]
-
 
 def _keys(records: Sequence[tuple[bytes, list[Hash]]]) -> array[int]:
     return array("q", [hash_key(name) for _record, names in records for name in names])

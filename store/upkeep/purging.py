@@ -29,7 +29,8 @@ from store.shared import generations, roster, snapshot
 from store.shared.entry import BEGINNING, Entry, chained
 from store.shared.generations import Generation
 from store.shared.packs import PackNote, records_of
-from store.shared.replica import REDACTION, Replica
+from store.shared.redactions import LEASE
+from store.shared.replica import Replica
 from store.shared.space import Log
 from store.upkeep.patching import LEANING, Patch, Patched, Patching, TurnRewriter
 
@@ -66,7 +67,7 @@ class SharedRedaction:
             chain = new.chain
         patch = structs.replace(patch, chain=chain)
         space.bucket.put(key, patch.encoded())
-        replica.follow_as(patch.seq, patch.chain)
+        replica.history.reach(patch.seq, patch.chain)
         note = Redacted(last.generation, now_ms(), key)
         request = Request(0, move_head=False, notes=[note], still=lambda: writer.seq == patch.seq)
         try:
@@ -102,12 +103,12 @@ def redacting(store: Patched, replica: Replica) -> Iterator[SharedRedaction]:
     space, _packs = replica.connected()
     if not replica.administers:
         raise UsageError(f"this machine is no admin of the space {replica.member.space}: redact on one that is")
-    with replica.leases.held(space.records, REDACTION, wait=True) as other:
+    with replica.leases.held(space.records, LEASE, wait=True) as other:
         if other:
             names = {member.number: member.machine for member in roster.members(space.records)}
             raise Conflict(f"{names.get(other, other)} redacts in this space just now: try again later")
         _complete(store, replica)
-        with replica.renewing:
+        with replica.redactions.applying:
             yield SharedRedaction(store, replica)
 
 
@@ -133,7 +134,7 @@ def complete(store: Patched, replica: Replica) -> None:
     space, _packs = replica.connected()
     if replica.member.only_follows or not replica.administers or generations.current(space.records).purged:
         return
-    with replica.leases.held(space.records, REDACTION) as other:
+    with replica.leases.held(space.records, LEASE) as other:
         if not other:
             _complete(store, replica)
 

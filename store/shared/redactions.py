@@ -1,0 +1,165 @@
+"""The redactions of a space, as a replica learns of them, applies them and says that it has.
+
+A replica that does not know one commits nothing, and reads nothing newer: what comes next follows another history than
+its own, or is the entry that says so. Then that redaction is *due*. How it is worked out, applied to a store and to
+what the space has is ``store.upkeep.purging``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from store.commit.writer import Writer
+from store.disk.head_format import Held, Redacted, decode_all
+from store.disk.journal_format import decode_entry
+from store.errors import NotFound, Unreachable, Unredacted
+from store.ids import now_ms
+from store.shared import generations
+from store.shared.entry import Entry
+from store.shared.generations import Seen
+from store.shared.history import History
+from store.shared.leases import Leases
+from store.shared.published import PublishedFile, Reached
+from store.shared.space import Membership, Records, Space
+
+if TYPE_CHECKING:
+    from store.shared.access import Access, Standing
+
+LEASE = "redaction"
+"""The lease of who redacts."""
+ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
+
+
+class Redactions:
+    """The redactions of the space of one replica. ``only_read`` has it write nothing more, and returns the error."""
+
+    def __init__(
+        self,
+        member: Membership,
+        writer: Writer,
+        published: PublishedFile,
+        history: History,
+        only_read: Callable[[str], Unreachable],
+    ) -> None:
+        self._member = member
+        self._writer = writer
+        self._published = published
+        self._history = history
+        self._only_read = only_read
+        self.patch: Callable[[bytes], tuple[int, bytes]] = lambda _patch: (0, b"")
+        """Does to the store what a redaction has done to the space; see ``store.upkeep.purging.renew``."""
+        self.complete: Callable[[], None] = lambda: None
+        """Purges the space if whoever has redacted did not come to that."""
+        self.applying = threading.RLock()
+        """Held while the replica does that."""
+        self.holder = 0
+        """The replica for whose redaction commits wait."""
+        self._due: Redacted | None = None
+
+    @property
+    def generation(self) -> int:
+        """The last redaction that this replica has applied."""
+        return self._published.now.generation
+
+    # -- learning of them ------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> Redacted | None:
+        """The redaction that comes next; None if there is none."""
+        return self._due if self._due is not None and self._due.generation > self.generation else None
+
+    def begin(self, space: Space) -> None:
+        """Have a new replica begin with the space as it is."""
+        if not self._writer.seq and not self.generation:
+            last = generations.current(space.records)
+            if last.purged and last.generation:
+                self._published.note(generation=last.generation)
+
+    def check(self, space: Space, entry: Entry | None = None) -> None:
+        """Raise Unredacted if this replica does not know a redaction that the space, or an entry of it, knows."""
+        for frame in decode_all(decode_entry(entry.body).heads, 0) if entry is not None else ():
+            if isinstance(frame.body, Redacted):
+                self._check_redacted(frame.body)
+        last = generations.current(space.records)
+        if last.generation > self.generation:
+            if not last.purged:
+                raise Unreachable(f"the space {self._member.space} is being redacted: try again in a while")
+            self._check_redacted(Redacted(last.generation, 0, last.key))
+
+    def told(self, note: Held | Redacted) -> None:
+        """Take what an entry says. Raises Unredacted if that is a redaction which this replica does not know."""
+        if isinstance(note, Held):
+            self.holder = note.number if note.number != self._member.number else 0
+        else:
+            self._check_redacted(note)
+
+    def waits(self, records: Records, leases: Leases) -> bool:
+        """Return whether commits have to wait for another machine, which redacts. Raises Unreachable."""
+        if self.holder and not leases.alive(records, LEASE):
+            self.holder = 0
+        return self.holder != 0
+
+    def _check_redacted(self, redacted: Redacted) -> None:
+        if redacted.generation > self.generation:
+            self._due = redacted
+            raise Unredacted(f"the space {self._member.space} was redacted: what this replica has is, first: try again")
+
+    # -- applying them ---------------------------------------------------------------------------------------------
+
+    def patch_of(self, space: Space, redacted: Redacted) -> bytes:
+        """Return what a redaction changes. Raises Unreachable if the space no longer says so, or is away."""
+        try:
+            return space.bucket.get(redacted.key)
+        except NotFound:
+            raise self._only_read(f"the space was redacted, and no longer says how: {ANOTHER}") from None
+
+    def applied(self, generation: int, seq: int, chain: bytes) -> None:
+        """Note that a redaction was applied, with which the commit ``seq`` has the chain ``chain``.
+
+        Raises Unreachable if that of this replica is another.
+        """
+        reached = self._writer.seq
+        known = self._history.logged(reached, anew=True)
+        if reached == seq:
+            if known not in (b"", chain):
+                raise self._only_read(f"this replica differs from the space since it was redacted: {ANOTHER}")
+            known = chain
+        self._published.note(generation=generation, reached=Reached())
+        if known:
+            self._history.reach(reached, known)
+        else:
+            # the space says it
+            self._history.forget()
+
+    # -- saying so -------------------------------------------------------------------------------------------------
+
+    def say(self, space: Space, access: Access | None, administers: bool) -> None:
+        """Say in the space that this replica is there, and which redaction it has applied."""
+        if self._member.only_follows:
+            # it has the number of the replica that it was made beside, which may not have come as far
+            return
+        generations.say(space.records, self._member.number, Seen(now_ms(), self._writer.seq, self.generation))
+        if administers:
+            generations.forget_patch(space, _revoked(_standing(access)))
+
+    def behind(self, space: Space, access: Access | None) -> list[tuple[str, int]]:
+        """Return the machines that have not applied the last redaction, and when they were last there, in Unix ms.
+
+        Raises Unreachable, DamageError.
+        """
+        standing = _standing(access)
+        names = {one.number: one.machine for one in standing}
+        return [
+            (names.get(member.number, member.machine), seen.ms)
+            for member, seen in generations.behind(space.records, _revoked(standing))
+        ]
+
+
+def _standing(access: Access | None) -> Sequence[Standing]:
+    return access.members() if access is not None else ()
+
+
+def _revoked(standing: Sequence[Standing]) -> list[int]:
+    return [one.number for one in standing if one.revoked_ms]
