@@ -23,7 +23,7 @@ from store.formats.core.json_view import JsonObject, as_text, object_in
 from store.formats.core.look import Look, read_head
 from store.formats.core.removal import without_calls
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, decode_row, dictionaries, encode_row, write_lines
-from store.formats.declared import description
+from store.formats.declared.description import read_views
 from store.formats.declared.inside import on_one_line
 from store.formats.declared.lens import DeclaredLens, time_of
 
@@ -34,31 +34,7 @@ _AT = "at"
 """The part of ``about`` that a message's line has: its position."""
 _BESIDE = ("meta.json", "prompt_history.json")
 
-_LENS = DeclaredLens(
-    description.read(
-        """
-name = "cursor-store"
-records = [
-  { when = { table = "meta" }, kind = "record" },
-  { when = { "json.data.role" = true }, role = "json.data.role", each = "json.data.content", parts = [
-    { when = { type = "text" }, text = "text", new = { type = "text", text = "$text" } },
-    { when = { type = "reasoning" }, reasoning = "text" },
-    { when = { type = "redacted-reasoning" } },
-    { when = { type = "tool-call" }, call = { name = "toolName", id = "toolCallId", arguments = "args" } },
-    { when = { type = "tool-result" }, result = { id = "toolCallId", failed = "isError", tool = "toolName", content = [
-      "result",
-    ] } },
-    { when = { type = ["image", "file"] }, image = { data = "image", mime = "mimeType" } },
-  ], fields = { model = "json.data.providerOptions.cursor.modelName" } },
-]
-new.user = { table = "blobs", json = { data = { role = "user", content = [{ type = "text", text = "$text" }] } } }
-new.assistant = { table = "blobs", json = { data = { role = "assistant", content = [
-  { type = "text", text = "$text" },
-] } } }
-""",
-        "cursor-store",
-    )
-)
+_LENS = DeclaredLens(read_views("cursor-store"))
 
 
 class CursorStore(DatabaseFormat):

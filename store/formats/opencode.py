@@ -11,7 +11,7 @@ import re
 import secrets
 import sqlite3
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar
@@ -23,10 +23,9 @@ from store.errors import UsageError
 from store.events.event import Block, Compaction, Kind, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core import documents, homes, sqlite
-from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
-from store.formats.core.editing import JsonLens, Lens, Twins
+from store.formats.core.editing import Lens, Twins
 from store.formats.core.format import (
     About,
     Mark,
@@ -39,16 +38,16 @@ from store.formats.core.format import (
     last_part,
     told,
 )
-from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown, unknown_record
+from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Places, Shown
 from store.formats.core.look import Look, read_head
-from store.formats.core.media import from_base64
 from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Found, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.database import DeclaredDatabase
-from store.formats.declared.description import read_file
+from store.formats.declared.description import read_file, read_views
+from store.formats.declared.lens import DeclaredLens
 
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _RANDOM_DIGITS = 14
@@ -82,11 +81,8 @@ def _raw(value: JsonObject) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-_BOOKKEEPING_PARTS = frozenset(("agent", "compaction", "patch", "snapshot", "step-finish", "step-start"))
-_ENVELOPE = frozenset(("id", "messageID", "sessionID", "time", "type"))
-_data_url = re.compile(r"data:([^;,]*)[^,]*;base64,").match
-_SPEAKERS = {"assistant": Kind.ASSISTANT, "summary": Kind.SUMMARY, "user": Kind.USER}
-"""Whose message a part is of, and the kind of its texts: a summary is the model's, in the place of all before it."""
+_SPEAKERS = ("assistant", "summary", "user")
+"""Whose message a part is of: a summary is the model's, in the place of all before it."""
 
 
 def _speaker_of(message: JsonObject) -> str:
@@ -94,100 +90,6 @@ def _speaker_of(message: JsonObject) -> str:
         return "user"
     return "summary" if message.get("summary") is True else "assistant"
 
-
-def _view_message(message: JsonObject, path: ValuePath) -> Shown:
-    """View a message: its parts are records of their own, so that only a failure or a prompt of its own is left."""
-    if isinstance(system := message.get("system"), str) and system:
-        return Shown(Kind.SYSTEM, (Block("text", system, path=(*path, "system")),))
-    into, error = Gathered(header={"record": "error"}), as_object(message.get("error"))
-    if isinstance(told := as_object(error.get("data")).get("message"), str):
-        into.field("error", error.get("name"))
-        into.blocks.append(Block("text", told, path=(*path, "error", "data", "message")))
-    else:
-        into.blocks += argument_blocks(error, (*path, "error"), "error")
-    return into.shown_if_any(Kind.NOTE)
-
-
-def _view_part(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    what = as_text(part.get("type"))
-    if what in _BOOKKEEPING_PARTS:
-        return BOOKKEEPING
-    view = _VIEWS.get(what)
-    return view(part, path, speaker) if view else unknown_record(part, _ENVELOPE, path, "part")
-
-
-def _text(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    text = part.get("text")
-    if not isinstance(text, str) or not text:
-        return BOOKKEEPING
-    kind = _SPEAKERS[speaker]
-    if part.get("type") == "reasoning":
-        kind = Kind.REASONING
-    elif speaker == "user" and part.get("synthetic") is True:
-        kind = Kind.SYSTEM
-    said = (Block("text", text, path=(*path, "text")),)
-    return Shown(kind, said, compaction=Compaction(said) if kind is Kind.SUMMARY else None)
-
-
-def _file(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    into = Gathered()
-    _attach(part, path, "", into)
-    kind = Kind.USER if speaker == "user" else Kind.NOTE
-    return into.shown(kind) if into.blocks[0].text or into.blocks[0].data else BOOKKEEPING
-
-
-def _tool(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    """View a call of a tool with its result: the program keeps both in one part."""
-    state, place = as_object(part.get("state")), (*path, "state")
-    into = Gathered(strict=True)
-    label = into.call(part, path, "tool", "callID")
-    status = as_text(state.get("status"))
-    if status != "completed":
-        into.header["status"] = status
-    if status in ("completed", "error"):
-        into.header["is_error"] = status == "error"
-    into.blocks += argument_blocks(state.get("input"), (*place, "input"), label)
-    for key, name in (("output", "result"), ("error", "error")):
-        if isinstance(text := state.get(key), str):
-            into.blocks.append(Block("text", text, name=name, path=(*place, key)))
-    for at, item in enumerate(as_list(state.get("attachments"))):
-        _attach(as_object(item), (*place, "attachments", at), "result", into)
-    return into.shown(Kind.TOOL_CALL)
-
-
-def _subtask(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    into = Gathered(header={"record": "subtask"})
-    into.field("agent", part.get("agent"), *path, "agent")
-    for key in ("description", "command", "prompt"):
-        if isinstance(text := part.get(key), str):
-            into.blocks.append(Block("text", text, name=key, path=(*path, key)))
-    return into.shown_if_any(Kind.NOTE)
-
-
-def _retry(part: JsonObject, path: ValuePath, speaker: str) -> Shown:
-    return Shown(Kind.NOTE, argument_blocks(part.get("error"), (*path, "error"), "error"), header={"record": "retry"})
-
-
-def _attach(part: JsonObject, path: ValuePath, name: str, into: Gathered) -> None:
-    url = as_text(part.get("url"))
-    named = _data_url(url)
-    data = from_base64(url[named.end() :]) if named else None
-    if named is None or data is None:
-        into.blocks.append(Block("text", url, name=name or "file", path=(*path, "url")))
-        return
-    mime = as_text(part.get("mime")) or named[1] or "application/octet-stream"
-    uri = f"attachment:{as_text(part.get('id')) or 'part'}/{as_text(part.get('filename')) or 'file'}"
-    into.attach(data, uri, mime, shape="image" if mime.startswith("image/") else "resource", name=name)
-
-
-_VIEWS: dict[str, Callable[[JsonObject, ValuePath, str], Shown]] = {
-    "file": _file,
-    "reasoning": _text,
-    "retry": _retry,
-    "subtask": _subtask,
-    "text": _text,
-    "tool": _tool,
-}
 
 _DOCUMENTS = frozenset(("data", "metadata", "model", "permission", "revert", "summary_diffs"))
 
@@ -220,19 +122,29 @@ def _about(message: dict[str, object]) -> dict[str, str | bool]:
 
 
 _OF_ROWS = frozenset(("begins", "id", "table"))
+_MESSAGE, _ROW = "opencode.message.v1", "opencode.row.v1"
+_of_part = "opencode.{}-part.v1".format
 
 
-class OpencodeLens(JsonLens):
-    """Sees messages or parts, which stand at ``at`` of a record."""
+class OpencodeLens(DeclaredLens):
+    """Sees messages or parts."""
 
-    at: ClassVar[ValuePath] = ()
     places: ClassVar[Places] = dict.fromkeys(
         ("record", "status", "is_error", "error"), "says what became of it: it cannot be changed"
     )
 
-    def held(self, record: JsonObject) -> JsonObject:
-        """Return the message or the part in a record."""
-        return record
+    def __init__(self, type_name: str) -> None:
+        super().__init__(read_views("opencode"))
+        self.type_name = type_name
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        shown = super().shown(record, before)
+        is_summary = shown.kind is Kind.SUMMARY
+        return structs.replace(shown, compaction=Compaction(shown.blocks)) if is_summary else shown
+
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        """Yield nothing: the program keeps a call with its result in one part."""
+        return iter(())
 
     def time_ms(self, record: JsonObject) -> int:
         held = self.held(record)
@@ -287,9 +199,6 @@ class OpencodeLens(JsonLens):
 class OpencodeRowLens(OpencodeLens):
     """Sees rows of the database as lines (:mod:`store.formats.core.sqlite`), and the file of a session."""
 
-    type_name = "opencode.row.v1"
-    one_line = True
-    telling = (b'"tokens"',)
     at = ("json", "data")
     writes = (*_SAID, Kind.TOOL_RESULT)
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(
@@ -300,8 +209,14 @@ class OpencodeRowLens(OpencodeLens):
         "model": "is that of the message, which is a record of its own: it cannot be changed here",
     }
 
+    def __init__(self) -> None:
+        super().__init__(_ROW)
+        self.one_line = True
+        self.telling = (b'"tokens"',)
+
     def held(self, record: JsonObject) -> JsonObject:
-        return as_object(as_object(record.get("json")).get("data"))
+        data, role = as_object(as_object(record.get("json")).get("data")), as_object(record.get("about")).get("role")
+        return {**data, "speaker": role if role in _SPEAKERS else "assistant"}
 
     @staticmethod
     def parsed(payload: bytes) -> Decoded | None:
@@ -309,13 +224,8 @@ class OpencodeRowLens(OpencodeLens):
         return decoded if decoded and as_object(decoded.value).keys() & _OF_ROWS else None
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        data, about = self.held(record), as_object(record.get("about"))
-        shown = BOOKKEEPING
-        if record.get("table") == "message":
-            shown = _view_message(data, self.at)
-        elif record.get("table") == "part":
-            role = as_text(about.get("role"))
-            shown = _view_part(data, self.at, role if role in _SPEAKERS else "assistant")
+        about, is_said = as_object(record.get("about")), record.get("table") in ("message", "part")
+        shown = super().shown(record, before) if is_said else BOOKKEEPING
         if isinstance(damaged := as_object(record.get("cells")).get("data"), str):
             shown = Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "data")),))
         if (model := as_text(about.get("model"))) and shown.kind in _FROM_MODELS:
@@ -396,14 +306,9 @@ class OpencodeMessageLens(OpencodeLens):
 
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
 
-    type_name = "opencode.message.v1"
-    telling = (b'"tokens"',)
-
-    def shown(self, record: JsonObject, before: Before) -> Shown:
-        return _view_message(record, ())
-
-
-_of_part = "opencode.{}-part.v1".format
+    def __init__(self) -> None:
+        super().__init__(_MESSAGE)
+        self.telling = (b'"tokens"',)
 
 
 class OpencodePartLens(OpencodeLens):
@@ -412,11 +317,11 @@ class OpencodePartLens(OpencodeLens):
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
 
     def __init__(self, speaker: str) -> None:
+        super().__init__(_of_part(speaker))
         self._speaker = speaker
-        self.type_name = _of_part(speaker)
 
-    def shown(self, record: JsonObject, before: Before) -> Shown:
-        return _view_part(record, (), self._speaker)
+    def held(self, record: JsonObject) -> JsonObject:
+        return {**record, "speaker": self._speaker}
 
 
 LENSES: tuple[Lens, ...] = (OpencodeRowLens(), OpencodeMessageLens(), *map(OpencodePartLens, _SPEAKERS))
@@ -445,7 +350,7 @@ def _records_of(path: Path, head: bytes) -> Iterator[tuple[Path, str]]:
     said_id = as_text(object_in(head).get("id"))
     session = said_id if _is_identifier(said_id) else path.stem
     for message in _listed(storage / "message" / session):
-        yield message, OpencodeMessageLens.type_name
+        yield message, _MESSAGE
         said = read_head(message) or b""
         named = _storage_identifier(said)
         folder = storage / "part" / message.stem
@@ -509,7 +414,7 @@ class Opencode(DatabaseFormat):
 
     name = "opencode"
     lenses = LENSES
-    main_type = OpencodeRowLens.type_name
+    main_type = _ROW
     resuming = (
         Resuming(
             "opencode", ("opencode", "--session", "{session}"), _own_folder, taking=("opencode", "import", "{path}")

@@ -8,11 +8,10 @@ line, in older ones with pairs of action and observation. A submission to one is
 OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``.
 """
 
-import json
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
@@ -23,67 +22,32 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import Compaction, Kind, Resource, ValuePath
 from store.events.usage import Usage
-from store.formats.core.blocks import argument_blocks, document_in
-from store.formats.core.chat_messages import arguments, gather, gather_message, part, shown
+from store.formats.core.blocks import document_in
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.editing import Twins
 from store.formats.core.format import About, Format, Part, Source, Span, first_line
 from store.formats.core.json_cuts import Choice, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Nothing, Places, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, Nothing, Shown
 from store.formats.core.look import HEAD_SIZE, Look
 from store.formats.core.media import file_uri, mime_of
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import counted
+from store.formats.declared.description import read_views
+from store.formats.declared.lens import DeclaredLens, titles_in
 
-_SPEAKERS = {"agent": Kind.ASSISTANT, "environment": Kind.SYSTEM, "user": Kind.USER}
-_BOOKKEEPING_ACTIONS = frozenset(
-    ["change_agent_state", "condensation_request", "loop_recovery", "null", "recall", "start_hook_execution"]
-)
-_BOOKKEEPING_OBSERVATIONS = frozenset(["agent_state_changed", "null"])
-_NO_ARGUMENTS = frozenset(
-    ["blocking", "confirmation_state", "hidden", "is_confirmed", "is_input", "is_static", "security_risk", "thought"]
-)
-_TEXTS = {
-    "condensation": (Kind.SUMMARY, ("summary",)),
-    "finish": (Kind.ASSISTANT, ("thought", "final_thought")),
-    "message": (Kind.NOTE, ("content",)),
-    "reject": (Kind.ASSISTANT, ("thought", "final_thought")),
-    "system": (Kind.SYSTEM, ("content",)),
-    "think": (Kind.REASONING, ("thought",)),
-}
-"""Actions that only say something, and the arguments that hold it, the main one first."""
-_CALL: Places = {"id": ("tool_call_metadata", "tool_call_id"), "tool": ("tool_call_metadata", "function_name")}
+_is_of_kit = re.compile(
+    r"(?:Action|AgentError|ConversationError|ConversationStateUpdate|Message|Observation|Pause|SystemPrompt|Token)Event"
+    r"|Condensation(?:Request)?|UserRejectObservation"
+).fullmatch
+"""Tells the kinds of events of the software kit."""
 _FILES = frozenset(("read", "write"))
 _LOOKED_AT = 4
 _numbered = re.compile(r"Here's the result of running `cat -n`").match
 _MOST_FORGOTTEN = 1 << 20
 """Events that a summary takes the place of, whatever numbers it tells."""
-
-
-def _event(record: JsonObject, before: Before) -> Shown:
-    if isinstance(what := record.get("action"), str):
-        if what in _BOOKKEEPING_ACTIONS:
-            return BOOKKEEPING
-        kind = _action(record, what, into := Gathered())
-    elif isinstance(what := record.get("observation"), str):
-        if what in _BOOKKEEPING_OBSERVATIONS:
-            return BOOKKEEPING
-        kind = _observation(record, what, before, into := Gathered())
-    elif isinstance(what := record.get("kind"), str):
-        kind = _LATER.get(what, _other)(record, into := Gathered())
-    elif "role" in record:
-        kind = gather_message(record, (), into := Gathered())
-    elif isinstance(patch := record.get("model_patch", record.get("git_patch")), str):
-        return _prediction(record, patch)
-    else:
-        return BOOKKEEPING
-    seen = shown(kind, into, before)
-    if seen.kind is Kind.SUMMARY and (forgotten := _forgotten(as_object(record.get("args")) or record)):
-        return structs.replace(seen, compaction=Compaction(seen.blocks, forgotten=forgotten))
-    return seen
 
 
 def _is_event(value: object) -> bool:
@@ -93,59 +57,14 @@ def _is_event(value: object) -> bool:
         return is_object(value.get("args"))
     if isinstance(value.get("observation"), str):
         return "extras" in value or "content" in value
-    return "timestamp" in value and "source" in value and as_text(value.get("kind")) in _LATER
+    return "timestamp" in value and "source" in value and _is_of_kit(as_text(value.get("kind"))) is not None
 
 
-def _action(record: JsonObject, what: str, into: Gathered) -> Kind:
-    args = as_object(record.get("args"))
-    if what in _TEXTS:
-        kind, keys = _TEXTS[what]
-        for key in keys:
-            into.text(as_text(args.get(key)), ("args", key), "" if key == keys[0] else key)
-        return _SPEAKERS.get(as_text(record.get("source")), kind) if what == "message" else kind
-    into.tool = _of_call(record, into) or what
-    into.text(as_text(args.get("thought")), ("args", "thought"))
-    own = {key: value for key, value in args.items() if value is not None and key not in _NO_ARGUMENTS}
-    into.blocks += argument_blocks(own, ("args",), "arguments")
-    into.defines = [(key, into.tool) for key in (as_text(into.header.get("id")), _key_of(record.get("id"))) if key]
-    return Kind.TOOL_CALL
-
-
-def _observation(record: JsonObject, what: str, before: Before, into: Gathered) -> Kind:
-    content = as_text(record.get("content"))
-    into.text(content, ("content",))
-    if what == "recall":
-        return Kind.SYSTEM
-    into.tool = _of_call(record, into) or before.tool(_key_of(record.get("cause"))) or what
-    extras = as_object(record.get("extras"))
-    metadata = as_object(extras.get("metadata"))
-    held, path = (metadata, ("extras", "metadata")) if "exit_code" in metadata else (extras, ("extras",))
-    into.field("exit_code", held.get("exit_code"), *path, "exit_code")
-    if what == "error":
-        into.header["is_error"] = True
-    file = as_text(extras.get("path"))
+def _files(record: JsonObject, what: str) -> Iterator[Resource]:
+    """Yield the file that an observation holds."""
+    file, content = as_text(as_object(record.get("extras")).get("path")), as_text(record.get("content"))
     if what in _FILES and file.startswith("/") and content and not _numbered(content):
-        into.resources.append(Resource(file_uri(file), mime_of(file), content, ("content",)))
-    return Kind.TOOL_RESULT
-
-
-def _prediction(record: JsonObject, patch: str) -> Shown:
-    """View a submission to an evaluation: the patch that a run made."""
-    into = Gathered()
-    for name in ("instance_id", "model_name_or_path"):
-        into.field(name, record.get(name), name)
-    into.text(patch, ("model_patch" if "model_patch" in record else "git_patch",), "patch")
-    return into.shown_if_any(Kind.SUMMARY)
-
-
-def _of_call(record: JsonObject, into: Gathered) -> str:
-    """Add the id of the model's call that a record is or answers, where it names one; return the call's tool."""
-    named = as_object(record.get("tool_call_metadata"))
-    if record.get("tool_call_metadata") is not None:
-        into.places |= _CALL
-    if call := as_text(named.get("tool_call_id")):
-        into.header["id"] = call
-    return as_text(named.get("function_name"))
+        yield Resource(file_uri(file), mime_of(file), content, ("content",))
 
 
 def _key_of(value: object) -> str:
@@ -162,80 +81,6 @@ def _forgotten(said: JsonObject) -> tuple[str, ...]:
     return tuple(key for key in map(_key_of, ids) if key)
 
 
-# -- events of the software kit --------------------------------------------------------------------------------------
-
-
-def _message(record: JsonObject, into: Gathered) -> Kind:
-    return gather_message(as_object(record.get("llm_message")), ("llm_message",), into)
-
-
-def _system_prompt(record: JsonObject, into: Gathered) -> Kind:
-    gather(record.get("system_prompt"), ("system_prompt",), "", into)
-    return Kind.SYSTEM
-
-
-def _called(record: JsonObject, into: Gathered) -> Kind:
-    into.text(as_text(record.get("reasoning_content")), ("reasoning_content",), "thinking")
-    gather(record.get("thought"), ("thought",), "", into)
-    label = into.call(record, (), "tool_name", "tool_call_id")
-    own = {key: value for key, value in as_object(record.get("action")).items() if key != "kind"}
-    arguments(own, ("action",), label, into)
-    return Kind.TOOL_CALL
-
-
-def _returned(record: JsonObject, into: Gathered) -> Kind:
-    observed = as_object(record.get("observation"))
-    into.result(record, (), "tool_call_id")
-    if "is_error" in observed:
-        into.failed(observed, ("observation",), "is_error")
-    for key in ("content", "output", "error"):
-        gather(observed.get(key), ("observation", key), "" if key == "content" else key, into)
-    if not into.blocks:
-        own = {key: value for key, value in observed.items() if key not in ("is_error", "kind")}
-        arguments(own, ("observation",), "observation", into)
-    return Kind.TOOL_RESULT
-
-
-def _failed(record: JsonObject, into: Gathered) -> Kind:
-    into.result(record, (), "tool_call_id")
-    for key in ("error", "detail", "rejection_reason"):
-        into.text(as_text(record.get(key)), (key,))
-    return Kind.TOOL_RESULT if into.asked else Kind.NOTE
-
-
-def _condensed(record: JsonObject, into: Gathered) -> Kind:
-    into.text(as_text(record.get("summary")), ("summary",))
-    return Kind.SUMMARY
-
-
-def _other(record: JsonObject, into: Gathered) -> Kind:
-    return Kind.RECORD
-
-
-_LATER: dict[str, Callable[[JsonObject, Gathered], Kind]] = {
-    "ActionEvent": _called,
-    "AgentErrorEvent": _failed,
-    "Condensation": _condensed,
-    "CondensationRequest": _other,
-    "ConversationErrorEvent": _failed,
-    "ConversationStateUpdateEvent": _other,
-    "MessageEvent": _message,
-    "ObservationEvent": _returned,
-    "PauseEvent": _other,
-    "SystemPromptEvent": _system_prompt,
-    "TokenEvent": _other,
-    "UserRejectObservation": _failed,
-}
-"""Events of OpenHands' software kit, by ``kind``."""
-
-_SOURCES = {
-    Kind.USER: "user",
-    Kind.ASSISTANT: "agent",
-    Kind.REASONING: "agent",
-    Kind.SYSTEM: "agent",
-    Kind.TOOL_CALL: "agent",
-    Kind.TOOL_RESULT: "agent",
-}
 _ACTIONS = {"bash": "run", "execute_bash": "run", "str_replace_editor": "edit", "execute_ipython_cell": "run_ipython"}
 """The actions that calls of these tools are; calls of others are ``call_tool_mcp``."""
 
@@ -248,77 +93,53 @@ def _enveloped(event: JsonObject, before: JsonObject, now_ms: int, *, is_later: 
     return ({} if number is None and not is_later else {"id": own}) | {"timestamp": in_iso(now_ms)[:-1]} | event
 
 
-def _new_event(kind: Kind, text: str, more: Particulars) -> JsonObject:
-    event: JsonObject = {"source": _SOURCES.get(kind, "agent"), "message": text}
-    match kind:
-        case Kind.USER | Kind.ASSISTANT:
-            args: JsonObject = {"content": text, "image_urls": None, "wait_for_response": kind is Kind.ASSISTANT}
-            return event | {"action": "message", "args": args}
-        case Kind.SYSTEM:
-            return event | {"action": "system", "args": {"content": text}}
-        case Kind.REASONING:
-            return event | {"action": "think", "args": {"thought": text}}
-        case Kind.SUMMARY:
-            # nothing is forgotten for it: that is what a condenser decides
-            args = {"forgotten_event_ids": [], "summary": text, "summary_offset": 0}
-            return event | {"action": "condensation", "args": args}
-        case Kind.TOOL_CALL:
-            arguments = more.arguments(text)
-            metadata: JsonObject = {"function_name": more.tool, "tool_call_id": more.new_id("call_")}
-            called = event | {"message": "", "action": _ACTIONS.get(more.tool, "call_tool_mcp")}
-            return called | {"tool_call_metadata": metadata, "args": {**arguments, "thought": ""}}
+def _told(kind: Kind, text: str, more: Particulars) -> dict[str, object]:
+    """Return what the templates of older events ask for beside the usual."""
+    if kind is Kind.TOOL_CALL:
+        return {"action": _ACTIONS.get(more.tool, "call_tool_mcp"), "given": {**more.arguments(text), "thought": ""}}
     asked = object_in(more.asked)
-    metadata = {"function_name": more.tool, "tool_call_id": more.id}
-    answered: JsonObject = {"tool_call_metadata": metadata} if "tool_call_metadata" in asked else {}
-    what = "error" if more.failed else as_text(asked.get("action")) or "run"
-    return event | {"cause": asked.get("id"), "observation": what, "content": text, "extras": {}} | answered
+    metadata = {"function_name": more.tool, "tool_call_id": more.id} if "tool_call_metadata" in asked else None
+    return {"observation": "error" if more.failed else as_text(asked.get("action")) or "run", "answered": metadata}
 
 
-def _later_event(kind: Kind, text: str, more: Particulars) -> JsonObject:
-    event: JsonObject = {"source": _SOURCES.get(kind, "environment")}
-    said: JsonObject = {"type": "text", "text": text}
-    match kind:
-        case Kind.USER | Kind.ASSISTANT | Kind.REASONING:
-            message: JsonObject = {"role": "user" if kind is Kind.USER else "assistant", "content": [said]}
-            if kind is Kind.REASONING:
-                message |= {"content": [], "reasoning_content": text}
-            return event | {"llm_message": message, "kind": "MessageEvent"}
-        case Kind.SYSTEM:
-            return event | {"system_prompt": said, "tools": [], "kind": "SystemPromptEvent"}
-        case Kind.SUMMARY:
-            return event | {"forgotten_event_ids": [], "summary": text, "kind": "Condensation"}
-        case Kind.TOOL_CALL:
-            arguments, call = more.arguments(text), more.new_id("call_")
-            made = {"id": call, "name": more.tool, "arguments": json.dumps(arguments), "origin": "completion"}
-            action = {**arguments, "kind": f"{more.tool.title().replace('_', '')}Action"}
-            thought: JsonObject = {"thought": [], "thinking_blocks": [], "action": action}
-            called: JsonObject = {"tool_name": more.tool, "tool_call_id": call, "tool_call": made}
-            return event | thought | called | {"kind": "ActionEvent"}
-    asked = object_in(more.asked)
-    named = as_text(as_object(asked.get("action")).get("kind")).removesuffix("Action")
-    observation: JsonObject = {"content": [said], "is_error": more.failed, "kind": f"{named}Observation"}
-    returned: JsonObject = {"source": "environment", "tool_name": more.tool, "tool_call_id": more.id}
-    return returned | {"observation": observation, "action_id": asked.get("id"), "kind": "ObservationEvent"}
+def _told_kit(kind: Kind, text: str, more: Particulars) -> dict[str, object]:
+    """Return the same for those of the software kit."""
+    if kind is Kind.TOOL_CALL:
+        return {"action": {**more.arguments(text), "kind": f"{more.tool.title().replace('_', '')}Action"}}
+    named = as_text(as_object(object_in(more.asked).get("action")).get("kind")).removesuffix("Action")
+    return {"observation": f"{named}Observation"}
 
 
 _ANSWER: ValuePath = ("tool_call_metadata", "model_response", "choices", 0, "message")
 
 
-class OpenHandsLens(JsonLens):
+class OpenHandsLens(DeclaredLens):
     """A lens for events; states, acknowledgements and the figures of an evaluation are bookkeeping."""
 
-    type_name = "openhands.event.v1"
-    telling = (b'"model_response"',)
     objects_only = False
-    writes = (*_SOURCES, Kind.SUMMARY)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.NOTE: "whatever has no other name is what an agent or a user says"}
 
+    def __init__(self) -> None:
+        super().__init__(read_views("openhands"))
+        self.type_name = "openhands.event.v1"
+        self.telling = (b'"model_response"',)
+        self._kit = DeclaredLens(read_views("openhands-kit"))
+
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        """View a record; later ones know it by its own id."""
-        shown = _event(record, before)
-        if (key := _key_of(record.get("id"))) and all(key != defined for defined, _tool in shown.defines):
-            return structs.replace(shown, defines=(*shown.defines, (key, "")))
+        """View a record; later ones know it by its own id, as a summary does that takes the place of others."""
+        shown = super().shown(record, before)
+        if shown.kind is Kind.TOOL_RESULT and (what := as_text(record.get("observation"))):
+            tool = shown.tool or before.tool(_key_of(record.get("cause"))) or what
+            shown = structs.replace(shown, tool=tool, resources=tuple(_files(record, what)))
+        if shown.kind is Kind.SUMMARY and (forgotten := _forgotten(as_object(record.get("args")) or record)):
+            shown = structs.replace(shown, compaction=Compaction(shown.blocks, forgotten=forgotten))
+        if key := _key_of(record.get("id")):
+            called = shown.tool if shown.kind is Kind.TOOL_CALL else ""
+            shown = structs.replace(shown, defines=(*shown.defines, (key, called)))
         return shown
+
+    def shown_other(self, value: object, before: Before) -> Shown:
+        return BOOKKEEPING
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return an event of the generation that the ones before are of."""
@@ -328,7 +149,8 @@ class OpenHandsLens(JsonLens):
             raise UsageError("there are no events here, but what models were sent, or patches: it can only be edited")
         # what stands beside the events is of no generation
         is_later = isinstance((before if _is_event(before) else begun).get("kind"), str)
-        event = (_later_event if is_later else _new_event)(kind, text, more)
+        told = _told_kit(kind, text, more) if is_later else _told(kind, text, more)
+        event = (self._kit if is_later else self).made(kind, text, now_ms, more, **told)
         return new_record(_enveloped(event, before, now_ms, is_later=is_later), last)
 
     def used(self, record: JsonObject) -> Usage | None:
@@ -336,19 +158,10 @@ class OpenHandsLens(JsonLens):
         tokens = counted(as_object(answer.get("usage")))
         return Usage(as_text(answer.get("id")), as_text(answer.get("model")), tokens) if tokens.total else None
 
-    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        said_in_parts = record.get("kind") is not None or "role" in record
-        return part(record, path, name, text) if said_in_parts else None
-
     def room(self, record: JsonObject) -> ValuePath | None:
         if isinstance(record.get("action"), (str, dict)):
             return ("args",) if isinstance(record["action"], str) else ("action",)
         return ("content",) if "content" in record else None
-
-    def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        named = as_object(record.get("tool_call_metadata")) or record
-        if call := as_text(named.get("tool_call_id")):
-            yield CallLink((), 0, call, "action" in record)
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         if record.get("message") == old:
@@ -380,12 +193,15 @@ _EVENTS, _COPIES = "events", "event_cache"
 _STORES = ("$FILE_STORE_PATH", "~/.openhands", "~/.openhands-state")
 
 
+_LENS = OpenHandsLens()
+
+
 class OpenHands(Format):
     """OpenHands, once OpenDevin."""
 
     name = "openhands"
-    lenses = (OpenHandsLens(),)
-    main_type = first_type = OpenHandsLens.type_name
+    lenses = (_LENS,)
+    main_type = first_type = _LENS.type_name
     joints = (b"[", b", ", b"]")
     kept = tuple(f"{folder}/{name}" for folder in _STORES for name in ("sessions", "conversations", "trajectories"))
 
@@ -443,9 +259,9 @@ class OpenHands(Format):
         title, started = "", 0
         for record in map(object_in, records):
             started = started or milliseconds(record.get("timestamp"))
-            seen = _event(record, Nothing())
+            seen = _LENS.shown(record, Nothing())
             if seen.kind is Kind.USER:
-                title = first_line(next((block.text for block in seen.blocks if block.text), ""))
+                title = first_line(titles_in(seen.blocks))
                 break
         session = source.path.parent.name if source.path.name == _EVENTS else source.path.stem
         return About(title=title, started_ms=started, session_id=session)

@@ -1,9 +1,9 @@
 """The foreign tools that convfs knows, and the lenses for payloads of every type.
 
-A new tool is a page in ``descriptions/``, or a module like ``example.py`` where a page cannot say it, and one line in
-``_KNOWN``; a user's own is a page in the store's ``formats/``. A tool's module is loaded when it is first asked
-for: a command that lists conversations needs none of them. Types of which programs append payloads, but no tool keeps
-files, have a lens only.
+A new tool is a page in ``descriptions/``, or where a page cannot say it, a module like ``example.py``, which may leave
+what is in a record to a page in ``views/``, and one line in ``_KNOWN``; a user's own is a page in the store's
+``formats/``. A tool's module is loaded when it is first asked for: a command that lists conversations needs none of
+them. Types of which programs append payloads, but no tool keeps files, have a lens only.
 """
 
 import importlib

@@ -217,7 +217,7 @@ def message(record: JsonObject, before: Before) -> Shown:
 def shown(kind: Kind, gathered: Gathered, before: Before) -> Shown:
     """Return the collected contents of a message, as an event of ``kind``."""
     if kind is Kind.TOOL_RESULT and gathered.asked:
-        gathered.tool = before.tool(gathered.asked)
+        gathered.tool = before.tool(gathered.asked) or gathered.tool
     if not gathered.blocks and kind not in (Kind.TOOL_CALL, Kind.TOOL_RESULT):
         return BOOKKEEPING
     if len(gathered.blocks) == 1 and (only := gathered.blocks[0]).name == "thinking" and only.type == "text":

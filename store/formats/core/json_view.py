@@ -117,8 +117,8 @@ def value_at(value: object, path: ValuePath) -> object:
 
 @cache
 def place(spelled: str) -> ValuePath:
-    """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "" is the value itself."""
-    return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".")) if spelled else ()
+    """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "." or "" is the value itself."""
+    return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".") if step)
 
 
 def _decode_tolerantly(text: bytes) -> Decoded | None:

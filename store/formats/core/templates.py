@@ -19,7 +19,7 @@ Template = JsonObject
 
 
 def record(
-    template: Template, kind: Kind, text: str, now_ms: int, more: Particulars, prefix: str = "call_", **other: object
+    template: Template, kind: Kind, text: str, now_ms: int, more: Particulars, prefix: str = "call_", /, **other: object
 ) -> JsonObject:
     """Return a template with what an event says, and ``other`` values; new ids of calls begin with ``prefix``.
 
@@ -34,6 +34,7 @@ def record(
         "time": in_iso(now_ms),
         "ms": now_ms,
         "seconds": now_ms // 1000,
+        "null": None,
         "session": more.session,
         "asked": object_in(more.asked),
         **other,

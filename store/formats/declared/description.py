@@ -25,10 +25,10 @@ KINDS = {kind.word: kind for kind in Kind} | {"call": Kind.TOOL_CALL, "result": 
 class Call(Struct, frozen=True, forbid_unknown_fields=True):
     """A call in a record or a part of one. ``arguments`` may be an object, or JSON in a string.
 
-    ``name`` is ``*`` where the part is called so: it is the member of an object.
+    ``name`` is ``*`` where the part is called so: it is the member of an object. Of several, the first counts.
     """
 
-    name: str
+    name: str | list[str]
     id: str = ""
     arguments: str = ""
 
@@ -47,10 +47,16 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Image(Struct, frozen=True, forbid_unknown_fields=True):
-    """An image: base64 at ``data`` of the type at ``mime``, or a ``data:`` URL at ``data``."""
+    """An image: base64 at ``data`` of the type at ``mime``, or a ``data:`` URL at ``data``.
+
+    With ``name`` it is any file, called as that and the ``id`` say; what is no such data names one elsewhere.
+    """
 
     data: str
     mime: str = ""
+    name: str = ""
+    id: str = ""
+    label: str = ""
 
 
 class Spent(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +77,8 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
     """The event of a record, or of a list's element. All but ``when``, ``kind`` and ``role`` add to it, in order.
 
     ``content`` and ``message`` are in the terms of the model vendors' interfaces. ``new`` is a new element of the list.
+    ``then`` are views of the same value, and each that fits adds to it; ``otherwise`` is one for where all that adds
+    nothing.
     """
 
     when: Condition | list[Condition] = {}
@@ -82,6 +90,7 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
     content: str | list[str] = []
     message: str = ""
     json: str | list[str] = []
+    without: list[str] = []
     image: Image | None = None
     call: Call | None = None
     result: Result | None = None
@@ -89,6 +98,9 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
     parts: list["View"] = []
     same: str | list[str] = []
     fields: dict[str, str] = {}
+    head: dict[str, str | int | bool] = {}
+    then: list["View"] = []
+    otherwise: "View | None" = None
     usage: Spent | None = None
     new: dict[str, object] = {}
 
@@ -202,6 +214,7 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     native: str = ""
 
 
+_VIEWS = Path(__file__).parents[1] / "views"
 CONTAINERS = ("lines", "document", "database")
 
 
@@ -228,6 +241,11 @@ def read_file(path: Path) -> Description:
     return found
 
 
+def read_views(name: str) -> Description:
+    """Return the page that says what records look like which a module of ``store.formats`` finds."""
+    return read_file(_VIEWS / f"{name}.toml")
+
+
 def _check(found: Description, origin: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9-]*", found.name):
         raise UsageError(f"{origin}: a format is named with small letters, digits and hyphens, not {found.name!r}")
@@ -252,7 +270,7 @@ def _check(found: Description, origin: str) -> None:
             raise UsageError(f"{origin}: there is no kind {view.kind!r}: choose one of {', '.join(KINDS)}")
         if bool(view.each) != bool(view.parts):
             raise UsageError(f"{origin}: 'each' is the place of a list, and 'parts' say what its elements show")
-        pending += view.parts
+        pending += (*view.parts, *view.then, *([view.otherwise] if view.otherwise else []))
 
 
 def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:

@@ -2,9 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
-from store.events.event import Block, Kind, ValuePath
+from store.events.event import Block, BlockType, Kind, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
@@ -42,7 +43,12 @@ from store.formats.declared.description import (
     reader,
 )
 
-_SPEAKERS = ROLES | dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT)
+_SPEAKERS = {
+    **ROLES,
+    **dict.fromkeys(("agent", "bot", "chatgpt", "gpt"), Kind.ASSISTANT),
+    "environment": Kind.SYSTEM,
+    "summary": Kind.SUMMARY,
+}
 _KEY = "*"
 _FAILED = frozenset(("cancelled", "canceled", "error", "errored", "failed", "failure", "rejected", "rejected-by-user"))
 """The statuses of calls that brought nothing, in the words of several tools."""
@@ -81,7 +87,7 @@ class _View:
     def __init__(self, said: View) -> None:
         self.fits = Fits(said.when)
         self.kind = KINDS.get(said.kind)
-        self.message = None if said.message == "" else place(said.message.removeprefix("."))
+        self.message = place(said.message) if said.message else None
         self.contents = places(said.content)
         self.lists = places(said.each)
         self.parts = _Views(said.parts)
@@ -91,6 +97,8 @@ class _View:
         self.thinks = bool(said.reasoning)
         self.call, self.result = said.call, said.result
         self._adders = list(self._adders_of(said))
+        self._then = [_View(one) for one in said.then]
+        self._otherwise = _View(said.otherwise) if said.otherwise is not None else None
 
     def _adders_of(self, said: View) -> Iterator[Adder]:
         if said.role:
@@ -100,24 +108,31 @@ class _View:
         is_call = said.call is not None
         yield from (_texts(at, "thinking") for at in places(said.reasoning))
         yield from (_texts(at, "") for at in places(said.text))
-        yield from (_texts(place(where), name, is_call=is_call) for name, where in said.named.items())
+        yield from (_texts(place(at), name, said.without, is_call=is_call) for name, at in said.named.items())
         yield from map(_contents, self.contents)
         if self.message is not None:
             yield _message(self.message)
-        yield from (_values(at, is_call=is_call) for at in places(said.json))
+        yield from (_values(at, said.without, is_call=is_call) for at in places(said.json))
         if said.image is not None:
             yield _image(said.image)
         yield from (_listed(at, self.parts) for at in self.lists)
         if said.call is not None:
-            yield _call(said.call)
+            yield _call(said.call, said.without)
+        if said.head:
+            yield _head(said.head)
         yield from (_field(name, place(where)) for name, where in said.fields.items())
 
     def add(self, value: object, path: ValuePath, into: Gathered) -> Kind | None:
         """Add what ``value``, which stands at ``path``, shows; return its kind where it says one."""
-        kind = self.kind
+        kind, before = self.kind, len(into.blocks)
         for adder in self._adders:
             told = adder(value, path, into)
             kind = told if kind is None else kind
+        for one in self._then:
+            if one.fits(value):
+                one.add(value, path, into)
+        if self._otherwise is not None and len(into.blocks) == before:
+            self._otherwise.add(value, path, into)
         return kind
 
     def links(self, value: object) -> Iterator[CallLink]:
@@ -129,6 +144,9 @@ class _View:
                 fitting = self.parts.of(element)
                 if fitting is not None:
                     yield from _links(fitting, element, at, number)
+        for one in self._then:
+            if one.fits(value):
+                yield from one.links(value)
         if self.message is not None:
             for link in links_of_message(as_object(value_at(value, self.message))):
                 yield link._replace(path=(*self.message, *link.path) if link.path else ())
@@ -176,7 +194,7 @@ def _beside_others(name: str, into: Gathered, *, is_call: bool) -> str:
     return f"call{into.calls + 1}.{name}" if is_call and into.calls else name
 
 
-def _texts(at: ValuePath, name: str, *, is_call: bool = False) -> Adder:
+def _texts(at: ValuePath, name: str, without: Sequence[str] = (), *, is_call: bool = False) -> Adder:
     """Return the adder of a text, or a list of them; anything else is shown as JSON."""
     read = reader(at)
 
@@ -188,7 +206,7 @@ def _texts(at: ValuePath, name: str, *, is_call: bool = False) -> Adder:
             for number, one in enumerate(found):
                 into.text(one, (*path, *at, number), own)
         elif found is not None:
-            into.blocks += argument_blocks(found, path + at, own or "content")
+            into.blocks += argument_blocks(_without(found, without), path + at, own or "content")
 
     return add
 
@@ -207,11 +225,16 @@ def _message(at: ValuePath) -> Adder:
     return add
 
 
-def _values(at: ValuePath, *, is_call: bool) -> Adder:
+def _without(found: object, names: Sequence[str]) -> object:
+    """Return a value without some of its members."""
+    return {key: one for key, one in found.items() if key not in names} if names and is_object(found) else found
+
+
+def _values(at: ValuePath, without: Sequence[str], *, is_call: bool) -> Adder:
     read, name = reader(at), str(at[-1]) if at else "content"
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
-        if (found := read(value)) not in (None, "", [], {}):
+        if (found := _without(read(value), without)) not in (None, "", [], {}):
             # two parts of one record may hold the same member
             own = _beside_others(name, into, is_call=True) if is_call else numbered(name, path)
             into.blocks += argument_blocks(found, path + at, own)
@@ -247,13 +270,18 @@ def _field(name: str, at: ValuePath) -> Adder:
     return add
 
 
-def _call(said: Call) -> Adder:
-    name, identifier, given = place(said.name), place(said.id), place(said.arguments)
-    read_name, read_id, read_given = map(reader, (name, identifier, given))
+def _head(said: Mapping[str, Value]) -> Adder:
+    return lambda _value, _path, into: into.header.update(said)
+
+
+def _call(said: Call, without: Sequence[str]) -> Adder:
+    names, identifier, given = places(said.name), place(said.id), place(said.arguments)
+    read_id, read_given = map(reader, (identifier, given))
+    is_keyed = said.name == _KEY
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
-        is_keyed = said.name == _KEY
-        tool = str(path[-1]) if is_keyed and path else read_name(value)
+        name = next((at for at in names if value_at(value, at)), names[0])
+        tool = str(path[-1]) if is_keyed and path else value_at(value, name)
         label = into.call({"name": tool, "id": read_id(value)}, (), "name", "id")
         number = f"_{into.calls}" if into.calls > 1 else ""
         into.places[f"tool{number}"] = path + name
@@ -261,7 +289,7 @@ def _call(said: Call) -> Adder:
             del into.places[f"tool{number}"]
         if f"id{number}" in into.places:
             into.places[f"id{number}"] = path + identifier
-        if given and (found := read_given(value)) is not None:
+        if given and (found := _without(read_given(value), without)) is not None:
             arguments(found, path + given, label, into)
 
     return add
@@ -310,15 +338,24 @@ def _call_named(call: str, into: Gathered) -> int:
 
 
 def _image(said: Image) -> Adder:
-    at, read_mime = place(said.data), reader(place(said.mime))
-    read = reader(at)
+    at = place(said.data)
+    read, read_mime, read_name, read_id = map(reader, (at, *map(place, (said.mime, said.name, said.id))))
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
-        found = as_text(read(value))
-        if (held := as_data_url(found)) is not None:
-            attach(held.data, held.mime, path + at, "image", "", into, encoded=False)
-        elif found and (data := from_base64(found)):
-            attach(data, as_text(read_mime(value)) or "image/png", path + at, "image", "", into)
+        found, mime = as_text(read(value)), as_text(read_mime(value))
+        url = as_data_url(found)
+        data = url.data if url is not None else from_base64(found) if found else None
+        mime = mime or (url.mime if url is not None else "image/png")
+        encoding: Literal["json", "base64"] = "json" if url is not None else "base64"
+        if not said.name:
+            if data is not None:
+                attach(data, url.mime if url is not None else mime, path + at, "image", "", into, encoded=url is None)
+        elif data is None:
+            into.text(found, path + at, said.label or "file")
+        else:
+            uri = f"attachment:{as_text(read_id(value)) or 'part'}/{as_text(read_name(value)) or 'file'}"
+            shape: BlockType = "image" if mime.startswith("image/") else "resource"
+            into.attach(data, uri, mime, path + at, shape=shape, name=said.label, encoding=encoding)
 
     return add
 
@@ -342,10 +379,13 @@ def _last_key(spelled: str) -> bytes:
 class DeclaredLens(JsonLens):
     """Sees the records of a described format."""
 
+    at: ClassVar[ValuePath] = ()
+
     def __init__(self, said: Description) -> None:
         self.type_name = f"{said.name}.record.v1"
         self.one_line = said.container == "lines"
-        self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
+        if said.new:
+            self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
         self._times = places(said.record.time) if said.record.time else ()
         self._reads = [reader(at) for at in self._times]
@@ -356,19 +396,24 @@ class DeclaredLens(JsonLens):
         spent = [view.spent for view in self._views.all if view.spent is not None]
         self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
 
+    def held(self, record: JsonObject) -> JsonObject:
+        """Return the part of a record, which stands at ``at``, that the views are of."""
+        return record
+
     def time_ms(self, record: JsonObject) -> int:
         return next(filter(None, (time_of(read(record)) for read in self._reads)), 0)
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
-        view = self._views.of(record)
+        said = self.held(record)
+        view = self._views.of(said)
         into = Gathered()
         if view is None:
             into.blocks += argument_blocks(record, (), "record")
             return into.shown_if_any(Kind.NOTE)
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
-        kind = view.add(record, (), into)
+        kind = view.add(said, self.at, into)
         if self._whole and not (into.blocks or into.calls):
             into.blocks += argument_blocks(record, (), "record")
         if self._agent and (agent := as_text(value_at(record, self._agent))):
@@ -433,8 +478,12 @@ class DeclaredLens(JsonLens):
         return (*view.message, *found) if found is not None else None
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        said = templates.record(self._new[kind], kind, text, now_ms, more, last=object_in(previous))
+        said = self.made(kind, text, now_ms, more, last=object_in(previous))
         return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def made(self, kind: Kind, text: str, now_ms: int, more: Particulars, **other: object) -> JsonObject:
+        """Return the record that an event becomes, by its template; ``other`` are further values for that."""
+        return templates.record(self._new[kind], kind, text, now_ms, more, **other)
 
 
 def titles_in(blocks: Sequence[Block]) -> str:
