@@ -652,12 +652,12 @@ class Writer:
             if self._write_among_others(draft, group) if self.order.shared else not draft.empty and self._write(draft):
                 self.unshown.note(group)
         except (StoreFull, Unreachable) as error:
-            # nothing of this is known to have been written
+            # nothing of this is known to have been written: also what was refused was so for a state that never came
             for request in group:
-                request.error = request.error or error
+                request.error = error
         except Exception as error:
             for request in group:
-                request.error = request.error or self.fail(error)
+                request.error = self.fail(error)
 
     def _drafted(self, group: list[Request]) -> Group:
         """Work out a group for the state that the store is in; requests that cannot be done have their errors."""

@@ -3,9 +3,11 @@
 import threading
 from pathlib import Path
 
+import pytest
+
 from store.commit.request import NewTurn, Request
 from store.disk.turn_format import Encoding
-from store.errors import NotFound, UsageError
+from store.errors import NotFound, StoreFull, UsageError
 from store.ids import hash_bytes
 from store.store import Store
 from store.upkeep.fsck import fsck
@@ -53,6 +55,19 @@ def test_one_that_is_wrong_stops_no_other(tmp_path: Path) -> None:
         for number in (0, 2, 5):
             assert store.contents.payload(many[number].head.turn) == str(number).encode()
         assert fsck(store) == []
+
+
+def test_nobody_is_refused_for_what_was_never_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two append behind one head at once, and the disk is full: the second may be the one that is done later."""
+    with Store.open(tmp_path / "store") as store:
+        context = store.contexts.create().context
+        first, second = (Request(context, turns=turns(store, text), expected_head=0) for text in (b"1", b"2"))
+        with monkeypatch.context() as patch:
+            patch.setattr(store.writer, "has_room", lambda _size=0: False)
+            store.writer.submit_all([first, second])
+            assert [type(request.error) for request in (first, second)] == [StoreFull, StoreFull]
+        second.error = None
+        assert store.writer.submit(second).head.turn
 
 
 def test_none_at_all(tmp_path: Path) -> None:
