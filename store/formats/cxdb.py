@@ -6,21 +6,23 @@ As in the types of CXDB's clients (https://github.com/strongdm/cxdb, ``clients/`
 numbers as texts (``"10"``), others as integers; fields that are not set are missing, or null, or empty.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
+from msgspec import structs
 
-from store.errors import UsageError
-from store.events.event import Block, Event, Kind, ValuePath
-from store.formats.core.blocks import argument_blocks
+from store.events.event import Kind, ValuePath
+from store.formats.core import templates
+from store.formats.core.blocks import argument_blocks, document_blocks
 from store.formats.core.composing import Particulars
-from store.formats.core.editing import Lens, Twins
+from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.format import first_line
-from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, scalar, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Header, Shown, View
-from store.formats.core.msgpack_lens import MsgpackLens, UnknownMsgpackLens, document_blocks, in_integers
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, View, unknown_record
+from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.msgpack_view import Field, Schema
+from store.formats.core.templates import Template
 from store.formats.core.times import milliseconds
 
 
@@ -37,13 +39,6 @@ def describe(native: object) -> JsonObject:
         "labels": labels,
     }
     return {key: value for key, value in found.items() if value}
-
-
-_Item = dict[int, object]
-
-
-def _in_texts(item: _Item) -> dict[str, object]:
-    return {str(key): _in_texts(value) if isinstance(value, dict) else value for key, value in item.items()}
 
 
 def _named(first: int, *names: str) -> Schema:
@@ -110,155 +105,124 @@ CONVERSATION_ITEM: Schema = {
 
 _ENVELOPE = frozenset(("item_type", "status", "timestamp", "id", "context_metadata"))
 _USUAL_STOPS = frozenset(("end_turn", "stop", "tool_calls", "tool_use"))
-_CALLS: ValuePath = ("turn", "tool_calls")
-_PLACES: dict[str, dict[str, ValuePath]] = {
-    "assistant": {"model": ("assistant", "model"), "stop_reason": ("assistant", "stop_reason")},
-    "assistant_turn": {"model": ("turn", "metrics", "model"), "stop_reason": ("turn", "finish_reason")},
-    "system": {"level": ("system", "kind")},
-    "tool_call": {"tool": ("tool_call", "name")},
-    "tool_result": {"is_error": ("tool_result", "is_error")},
-}
-
-
-def _unknown(item: JsonObject) -> Shown:
-    what = scalar(item.get("item_type"))
-    header: Header = {"record": what} if what is not None else {}
-    own = {key: value for key, value in item.items() if key not in _ENVELOPE and value is not None}
-    return Shown(Kind.NOTE, argument_blocks(own, (), "record"), header=header)
 
 
 def _user_input(said: JsonObject, before: Before) -> Shown:
-    header: Header = {"synthetic": True} if said.get("synthetic") is True else {}
-    blocks = _text(said, ("user_input", "text"))
+    into = Gathered(header={"synthetic": True} if said.get("synthetic") is True else {})
+    into.text(as_text(said.get("text")), ("user_input", "text"))
     if files := as_list(said.get("files")):
-        blocks += argument_blocks(files, ("user_input", "files"), "files")
-    return Shown(Kind.USER, blocks, header=header) if blocks else BOOKKEEPING
+        into.blocks += argument_blocks(files, ("user_input", "files"), "files")
+    return into.shown_if_any(Kind.USER)
 
 
 def _assistant_turn(turn: JsonObject, before: Before) -> Shown:
-    reasoning = _text(turn, ("turn", "reasoning"), "reasoning")
-    text = _text(turn, ("turn", "text"))
-    kind = Kind.ASSISTANT if text else Kind.REASONING if reasoning else Kind.RECORD
-    if kind is Kind.REASONING:
-        reasoning = _text(turn, ("turn", "reasoning"))
-    blocks, tool = reasoning + text, ""
-    header: Header = {}
-    defines: list[tuple[str, str]] = []
-    for number, at, call in _calls(turn):
-        identifier, name = as_text(call.get("id")), as_text(call.get("name"))
-        if number == 1:
-            tool = name
-            kind = kind if text else Kind.TOOL_CALL
-        elif name:
-            header[f"tool_{number}"] = name
-        if identifier:
-            defines.append((identifier, name))
-        _about_call(call, header, f"_{number}" if number > 1 else "")
-        blocks += _call_blocks(call, at, f"call{number}." if number > 1 else "")
-    if kind is Kind.RECORD:
+    into, text = Gathered(), as_text(turn.get("text"))
+    calls = [(at, call) for at, call in enumerate(as_list(turn.get("tool_calls"))) if is_object(call)]
+    into.text(as_text(turn.get("reasoning")), ("turn", "reasoning"), "reasoning" if text or calls else "")
+    into.text(text, ("turn", "text"))
+    if not into.blocks and not calls:
         return BOOKKEEPING
-    model = as_object(turn.get("metrics")).get("model")
-    _tell_answer(header, turn.get("agent"), model, turn.get("finish_reason"))
-    return Shown(kind, blocks, tool, header, tuple(defines))
+    for at, call in calls:
+        _add_call(call, ("turn", "tool_calls", at), into)
+    _tell(into, turn, ("turn",), agent="agent")
+    _tell(into, as_object(turn.get("metrics")), ("turn", "metrics"), model="model")
+    _tell_stop(into, turn, ("turn",), "finish_reason")
+    return into.shown(Kind.ASSISTANT if text else Kind.TOOL_CALL if calls else Kind.REASONING)
 
 
 def _system(said: JsonObject, before: Before) -> Shown:
-    header: Header = {}
-    _tell(header, said, (("level", "kind"), ("title", "title")))
-    blocks = _text(said, ("system", "content"))
-    return Shown(Kind.SYSTEM, blocks, header=header) if blocks or "title" in header else BOOKKEEPING
+    into = Gathered()
+    _tell(into, said, ("system",), level="kind", title="title")
+    into.text(as_text(said.get("content")), ("system", "content"))
+    return into.shown(Kind.SYSTEM) if into.blocks or "title" in into.header else BOOKKEEPING
 
 
 def _handoff(said: JsonObject, before: Before) -> Shown:
-    header: Header = {"record": "handoff"}
-    _tell(header, said, (("from", "from_agent"), ("to", "to_agent"), ("through", "tool_name")))
-    blocks = _text(said, ("handoff", "input"), "input") + _text(said, ("handoff", "reason"), "reason")
-    return Shown(Kind.NOTE, blocks, header=header)
+    into = Gathered(header={"record": "handoff"})
+    _tell(into, said, ("handoff",), **{"from": "from_agent", "to": "to_agent", "through": "tool_name"})
+    for key in ("input", "reason"):
+        into.text(as_text(said.get(key)), ("handoff", key), key)
+    return into.shown(Kind.NOTE)
 
 
 def _assistant(said: JsonObject, before: Before) -> Shown:
-    text = _text(said, ("assistant", "text"))
-    reasoning = _text(said, ("assistant", "reasoning"), "reasoning" if text else "")
-    if not (text or reasoning):
-        return BOOKKEEPING
-    header: Header = {}
-    _tell_answer(header, None, said.get("model"), said.get("stop_reason"))
-    return Shown(Kind.ASSISTANT if text else Kind.REASONING, reasoning + text, header=header)
+    into, text = Gathered(), as_text(said.get("text"))
+    into.text(as_text(said.get("reasoning")), ("assistant", "reasoning"), "reasoning" if text else "")
+    into.text(text, ("assistant", "text"))
+    _tell(into, said, ("assistant",), model="model")
+    _tell_stop(into, said, ("assistant",), "stop_reason")
+    return into.shown_if_any(Kind.ASSISTANT if text else Kind.REASONING)
 
 
 def _tool_call(call: JsonObject, before: Before) -> Shown:
-    identifier, name = as_text(call.get("call_id")), as_text(call.get("name"))
-    header: Header = {"id": identifier} if identifier else {}
-    _tell(header, call, (("description", "description"),))
-    blocks = document_blocks(as_text(call.get("args")), ("tool_call", "args"), "arguments")
-    return Shown(Kind.TOOL_CALL, blocks, name, header, ((identifier, name),) if identifier else ())
+    into, path = Gathered(), ("tool_call",)
+    label = into.call(call, path, "name", "call_id")
+    _tell(into, call, path, description="description")
+    _add_document(call, path, label, into)
+    return into.shown(Kind.TOOL_CALL)
 
 
 def _tool_result(result: JsonObject, before: Before) -> Shown:
-    identifier = as_text(result.get("call_id"))
-    header: Header = {"id": identifier} if identifier else {}
-    header["is_error"] = result.get("is_error") is True
+    into, path = Gathered(), ("tool_result",)
+    into.result(result, path, "call_id")
+    into.failed(result, path, "is_error")
     if isinstance(code := result.get("exit_code"), int):
-        header["exit_code"] = code
-    blocks = _text(result, ("tool_result", "content"))
-    blocks += _output(result, ("tool_result",), ("content",), "output")
-    return Shown(Kind.TOOL_RESULT, blocks, before.tool(identifier), header)
+        into.field("exit_code", code, *path, "exit_code")
+    into.text(as_text(result.get("content")), (*path, "content"))
+    _add_output(result, path, ("content",), "output", into)
+    into.tool = before.tool(into.asked)
+    return into.shown(Kind.TOOL_RESULT)
 
 
-def _calls(turn: JsonObject) -> Iterator[tuple[int, int, JsonObject]]:
-    """Yield the calls of a turn, numbered from 1, each with its place in the list."""
-    number = 0
-    for at, call in enumerate(as_list(turn.get("tool_calls"))):
-        if isinstance(call, dict):
-            number += 1
-            yield number, at, call
-
-
-def _about_call(call: JsonObject, header: Header, number: str) -> None:
-    result, error = call.get("result"), call.get("error")
-    for key in ("id", "status", "description"):
-        if (said := scalar(call.get(key))) and (key != "status" or said != "complete"):
-            header[f"{key}{number}"] = said
-    if isinstance(error, dict) or isinstance(as_object(result).get("success"), bool):
-        header[f"is_error{number}"] = isinstance(error, dict) or as_object(result).get("success") is False
+def _add_call(call: JsonObject, path: ValuePath, into: Gathered) -> None:
+    """Add a call of a turn, which holds what it brought."""
+    label = into.call(call, path, "name", "id")
+    number, named = (f"_{into.calls}", f"call{into.calls}.") if into.calls > 1 else ("", "")
+    result, error = as_object(call.get("result")), as_object(call.get("error"))
+    for key in ("status", "description"):
+        if (said := scalar(call.get(key))) and said != "complete":
+            into.header[f"{key}{number}"] = said
+    worked = result.get("success")
+    if is_object(call.get("error")) or isinstance(worked, bool):
+        into.header[f"is_error{number}"] = is_object(call.get("error")) or worked is False
+    if isinstance(worked, bool):
+        into.places[f"is_error{number}"] = FieldPlace((*path, "result", "success"), write=lambda value: not value)
     for ended in (result, error):
-        if isinstance(code := as_object(ended).get("exit_code"), int):
-            header[f"exit_code{number}"] = code
+        if isinstance(code := ended.get("exit_code"), int):
+            into.header[f"exit_code{number}"] = code
+    _add_document(call, path, label, into)
+    _add_output(call, path, ("result", "content"), f"{named}output", into)
+    into.text(as_text(result.get("content")), (*path, "result", "content"), f"{named}result")
+    into.text(as_text(error.get("message")), (*path, "error", "message"), f"{named}error")
 
 
-def _call_blocks(call: JsonObject, at: int, named: str) -> tuple[Block, ...]:
-    path = (*_CALLS, at)
-    return (
-        *document_blocks(as_text(call.get("args")), (*path, "args"), f"{named}arguments"),
-        *_output(call, path, ("result", "content"), f"{named}output"),
-        *_text(as_object(call.get("result")), (*path, "result", "content"), f"{named}result"),
-        *_text(as_object(call.get("error")), (*path, "error", "message"), f"{named}error"),
-    )
+def _add_document(call: JsonObject, path: ValuePath, label: str, into: Gathered) -> None:
+    """Add the arguments of a call: a text, which mostly is JSON."""
+    if text := as_text(call.get("args")):
+        into.blocks += document_blocks(text, (*path, "args"), label)
 
 
-def _output(holder: JsonObject, path: ValuePath, result: ValuePath, name: str) -> tuple[Block, ...]:
-    """Return a tool's streamed output, unless it only repeats the result."""
-    if holder.get("streaming_output") == value_at(holder, result):
-        return ()
-    return _text(holder, (*path, "streaming_output"), name)
+def _add_output(holder: JsonObject, path: ValuePath, result: ValuePath, name: str, into: Gathered) -> None:
+    """Add a tool's streamed output, unless it only repeats the result."""
+    if holder.get("streaming_output") != value_at(holder, result):
+        into.text(as_text(holder.get("streaming_output")), (*path, "streaming_output"), name)
 
 
-def _tell(header: Header, holder: JsonObject, fields: tuple[tuple[str, str], ...]) -> None:
+def _tell(into: Gathered, holder: JsonObject, path: ValuePath, **fields: str) -> None:
     """Add fields of the head, each given with the key of its value in ``holder``; one that says nothing is left out."""
-    for name, key in fields:
+    for name, key in fields.items():
         if said := scalar(holder.get(key)):
-            header[name] = said
+            into.field(name, said, *path, key)
 
 
-def _tell_answer(header: Header, agent: object, model: object, stop: object) -> None:
-    _tell(header, {"agent": agent, "model": model}, (("agent", "agent"), ("model", "model")))
-    if (said := scalar(stop)) and said not in _USUAL_STOPS:
-        header["stop_reason"] = said
+def _tell_stop(into: Gathered, holder: JsonObject, path: ValuePath, key: str) -> None:
+    if holder.get(key) not in _USUAL_STOPS:
+        _tell(into, holder, path, stop_reason=key)
 
 
-def _text(holder: JsonObject, path: ValuePath, name: str = "") -> tuple[Block, ...]:
-    text = holder.get(str(path[-1]))
-    return (Block("text", text, name=name, path=path),) if isinstance(text, str) and text else ()
+def _unknown(item: JsonObject) -> Shown:
+    own = {key: value for key, value in item.items() if value is not None}
+    return unknown_record(own, _ENVELOPE, key="item_type")
 
 
 _VIEWS: dict[str, tuple[str, View]] = {
@@ -273,53 +237,44 @@ _VIEWS: dict[str, tuple[str, View]] = {
 """By ``item_type``: the field that holds the item, and its view."""
 
 _LAST_MS = 1 << 53
-_SAID = {
-    **dict.fromkeys((Kind.ASSISTANT, Kind.REASONING), ("assistant_turn", 11)),
-    Kind.SYSTEM: ("system", 12),
-    Kind.USER: ("user_input", 10),
-    Kind.TOOL_CALL: ("tool_call", 21),
-    Kind.TOOL_RESULT: ("tool_result", 22),
+_NEW: dict[Kind, Template] = {
+    Kind.ASSISTANT: {"item_type": "assistant_turn", "turn": {"text": "$text"}},
+    Kind.REASONING: {"item_type": "assistant_turn", "turn": {"reasoning": "$text"}},
+    Kind.SYSTEM: {"item_type": "system", "system": {"kind": "info", "content": "$text"}},
+    Kind.USER: {"item_type": "user_input", "user_input": {"text": "$text"}},
+    Kind.TOOL_CALL: {
+        "item_type": "tool_call",
+        "tool_call": {"call_id": "$id", "name": "$tool", "args": "$arguments_json"},
+    },
+    Kind.TOOL_RESULT: {
+        "item_type": "tool_result",
+        "tool_result": {"call_id": "$id", "content": "$text", "is_error": "$failed"},
+    },
 }
 
 
-class ConversationItemLens(MsgpackLens):
+class ConversationItemLens(JsonLens):
     """A lens for conversation items. Those of unknown kinds are notes that hold them as JSON."""
 
-    schema: ClassVar[Schema] = CONVERSATION_ITEM
-    writes = tuple(_SAID)
+    writes = tuple(_NEW)
+    time_key = ""
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "CXDB's items have no such type")
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
 
-    def shown(self, decoded: Decoded, before: Before) -> Event:
-        item = decoded.value
-        if not isinstance(item, dict):
-            return _NOT_AN_ITEM.shown(decoded, before)
-        holder, view = _VIEWS.get(as_text(item.get("item_type")), ("", None))
-        said = item.get(holder)
-        shown = view(said, before) if view and isinstance(said, dict) else _unknown(item)
-        header = _envelope(item) | shown.header if shown.kind is not Kind.RECORD else {}
-        time_ms = _time(item.get("timestamp"))
-        return Event(shown.kind, shown.tool, header, shown.blocks, time_ms, 0, shown.defines, (), item, decoded.lossy)
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        holder, view = _VIEWS.get(as_text(record.get("item_type")), ("", None))
+        said = record.get(holder)
+        shown = view(said, before) if view and is_object(said) else _unknown(record)
+        header = _envelope(record) | shown.header if shown.kind is not Kind.RECORD else {}
+        return structs.replace(shown, header=header)
 
-    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
-        what = as_text(record.get("item_type"))
-        if what == "tool_result" and key == "tool":
-            raise UsageError("the tool of a result is that of its call: change 'tool' in the call's file")
-        if path := _PLACES.get(what, {}).get(key):
-            return FieldPlace(path)
-        if what != "assistant_turn":
-            return None
-        # those of the second call of a turn are tool_2, is_error_2
-        name, _, number = key.rpartition("_")
-        name, number = (name, number) if number.isdecimal() else (key, "1")
-        for which, at, _call in _calls(as_object(record.get("turn"))):
-            if str(which) == number and name == "tool":
-                return FieldPlace((*_CALLS, at, "name"))
-            if str(which) == number and name == "is_error":
-                return FieldPlace((*_CALLS, at, "result", "success"), write=lambda value: not value)
-        return None
+    def shown_other(self, value: object, before: Before) -> Shown:
+        return _NOT_AN_ITEM.shown_other(value, before)
+
+    def time_ms(self, record: JsonObject) -> int:
+        return _time(record.get("timestamp"))
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         for ending in (("content",), ("result", "content")):
@@ -328,33 +283,17 @@ class ConversationItemLens(MsgpackLens):
                 yield output, new
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        what, number = _SAID[kind]
-        said: _Item = {1: text}
-        match kind:
-            case Kind.SYSTEM:
-                said = {1: "info", 3: text}
-            case Kind.REASONING:
-                said = {3: text}
-            case Kind.TOOL_CALL:
-                arguments = msgspec.json.encode(more.arguments(text)).decode()
-                said = {1: more.new_id("call_"), 2: more.tool, 3: arguments}
-            case Kind.TOOL_RESULT:
-                said = {1: more.id, 2: text, 3: more.failed}
-        item: _Item = {1: what, 2: "complete", 3: now_ms, number: said}
-        return msgspec.msgpack.encode(item if previous and in_integers(previous) else _in_texts(item))
+        said = templates.record(_NEW[kind], kind, text, now_ms, more)
+        return msgspec.json.encode({"status": "complete", "timestamp": now_ms, **said})
 
 
 def _envelope(item: JsonObject) -> Header:
     """Return the head's fields for every item: its id, its state, and the first one's facts about the conversation."""
-    header: Header = {}
-    _tell(header, item, (("item", "id"), ("state", "status")))
-    if header.get("state") == "complete":
-        del header["state"]
-    if about := as_object(item.get("context_metadata")):
-        _tell(header, about, (("conversation", "title"), ("client", "client_tag")))
-        if labels := scalar(", ".join(as_text(label) for label in as_list(about.get("labels")))):
-            header["labels"] = labels
-    return header
+    about = as_object(item.get("context_metadata"))
+    told: dict[str, object] = {"item": item.get("id"), "state": item.get("status")}
+    told |= {"conversation": about.get("title"), "client": about.get("client_tag")}
+    told["labels"] = ", ".join(as_text(label) for label in as_list(about.get("labels")))
+    return {name: said for name, value in told.items() if (said := scalar(value)) and said != "complete"}
 
 
 def _time(stamp: object) -> int:
@@ -366,6 +305,7 @@ def _time(stamp: object) -> int:
     return stamp if type(stamp) is int and 0 <= stamp <= _LAST_MS else 0
 
 
-_NOT_AN_ITEM = UnknownMsgpackLens()
+_NOT_AN_ITEM = UnknownSaid()
 # the second is its name in earlier clients
-LENSES: Sequence[Lens] = tuple(map(ConversationItemLens, ("cxdb.ConversationItem", "cxdb.v3:ConversationItem")))
+_NAMES = ("cxdb.ConversationItem", "cxdb.v3:ConversationItem")
+LENSES = tuple(MsgpackLens(ConversationItemLens(name), CONVERSATION_ITEM) for name in _NAMES)

@@ -16,7 +16,7 @@ from store.disk.turn_format import Encoding
 from store.errors import UsageError
 from store.formats.core.editing import Lens
 from store.formats.core.format import Format
-from store.formats.core.msgpack_lens import UnknownMsgpackLens
+from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
 
@@ -64,7 +64,7 @@ _DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))
 
 _UNKNOWN = UnknownLens()
-_UNKNOWN_MSGPACK = UnknownMsgpackLens()
+_UNKNOWN_MSGPACK = MsgpackLens(UnknownSaid())
 _TEXT_LENSES: dict[str, Lens] = {lens.type_name: lens for lens in TEXT_LENSES}
 
 

@@ -20,7 +20,7 @@ from store.formats.core.blocks import Decode, string_before, within
 from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
-from store.formats.core.json_view import JsonObject, as_text, decode, is_json, is_object, object_in, value_at
+from store.formats.core.json_view import Decoded, JsonObject, as_text, decode, is_json, is_object, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Nothing, Places, Shown, Value, as_it_is
 from store.formats.core.media import as_data_url
 from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
@@ -413,14 +413,20 @@ class JsonLens(Lens):
 
     def view(self, payload: bytes, before: Before) -> Event:
         decoded = self.parsed(payload)
-        if decoded is None:
-            return as_it_is(payload)
+        event = self.seen(decoded, before) if decoded is not None else None
+        return event if event is not None else as_it_is(payload)
+
+    def seen(self, decoded: Decoded, before: Before) -> Event | None:
+        """Return the event in a parsed payload; None for one that is shown as it is."""
         record = decoded.value
         if not isinstance(record, dict):
             other = self.shown_other(record, before)
             if other is None:
-                return as_it_is(payload)
-            return Event(other.kind, blocks=other.blocks, resources=other.resources, native=record, lossy=decoded.lossy)
+                return None
+            native, lossy = record, decoded.lossy
+            return Event(
+                other.kind, "", other.header, other.blocks, resources=other.resources, native=native, lossy=lossy
+            )
         shown = self.shown(record, before)
         defines, parent = shown.defines, shown.parent
         if self.key and isinstance(own := record.get(self.key), str) and record.get("type") != self.keyless:

@@ -8,58 +8,39 @@ A value that changes gets the shortest header. Maps and lists keep their members
 import binascii
 import math
 import struct
-from abc import abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from store.errors import UsageError
-from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, ValuePath
+from store.events.event import Block, Event, EventEdit, Kind, ValuePath
 from store.formats.core import documents
-from store.formats.core.blocks import argument_blocks, string_before
+from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number, same
-from store.formats.core.editing import Lens, begins, block_of, changed_texts, check_blocks, check_field, check_type
+from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.json_spans import spelled_path
-from store.formats.core.json_view import Decoded, JsonObject, as_object, decode, pretty, value_at
-from store.formats.core.lens import Before
-from store.formats.core.msgpack_view import Family, Schema, below, elements, locate, members_shown, token
+from store.formats.core.json_view import JsonObject, pretty
+from store.formats.core.lens import Before, Shown
+from store.formats.core.msgpack_view import Family, Field, Schema, below, elements, members_shown, token
 from store.formats.core.msgpack_view import decode as decode_msgpack
 from store.formats.core.splices import encoded, replaced
 from store.formats.core.unknown import UnknownLens
 
 _encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 _LEAST, _BEYOND = -(1 << 63), 1 << 64
+_NO_NAMES: Mapping[int, Field] = {}
 _DIGITS = 20
 _SINGLE = struct.Struct(">f")
 
 
-def put_text(payload: bytes, path: ValuePath, text: str, schema: Schema) -> bytes:
-    """Return ``payload`` with another text at ``path``. Raises UsageError where it holds none there."""
-    start, end = locate(payload, path, schema)
-    return payload[:start] + _new_text(payload, start, text, path) + payload[end:]
+def carried(payload: bytes, old: object, new: object, schema: Schema) -> bytes:
+    """Return ``payload``, which says ``old``, so that it says ``new``.
 
-
-def text_at(payload: bytes, path: ValuePath, schema: Schema) -> bytes:
-    """Return the bytes of the text at ``path``. Raises UsageError where there is none."""
-    family, start, size = token(payload, locate(payload, path, schema)[0])
-    if family is not Family.STR:
-        raise _not_a_text(path)
-    return payload[start : start + size]
-
-
-def carried(payload: bytes, path: ValuePath, old: object, new: object, schema: Schema) -> bytes:
-    """Return ``payload``, whose value at ``path`` says ``old``, so that it says ``new``.
-
-    Both are as :func:`store.formats.core.documents.parse` gives them, and may leave out members that the payload has.
-    Raises UsageError for a change beyond other values in the same places.
+    Both are as :func:`store.formats.core.documents.parse` gives them. Raises UsageError for a change beyond other
+    values in the same places.
     """
-    start, _end = locate(payload, path, schema)
-    fields = schema
-    for step in path:
-        fields = below(fields, step) if isinstance(step, str) else fields
-    changes = sorted(_changes(payload, start, old, new, fields, path))
-    return replaced(payload, (0, len(payload)), changes)
+    return replaced(payload, (0, len(payload)), sorted(_changes(payload, 0, old, new, schema, ())))
 
 
 _Change = tuple[int, int, bytes]
@@ -169,91 +150,48 @@ _UNREADABLE = UnknownLens()
 
 
 class MsgpackLens(Lens):
-    """A lens for payloads in MessagePack. Those that are none are seen and edited as the bytes that they are."""
+    """Sees payloads in MessagePack, by a lens for what they say in JSON; edits of that are carried into them.
 
-    schema: ClassVar[Schema] = {}
-    """Names for the numbered fields of a payload."""
+    ``schema`` has names for their numbered fields. Those that are no MessagePack are seen and edited as the bytes that
+    they are.
+    """
+
+    def __init__(self, said: JsonLens, schema: Schema = _NO_NAMES) -> None:
+        self._said, self._schema = said, schema
+        self.type_name = said.type_name
+        self.writes, self.lacks = said.writes, said.lacks  # type: ignore[misc]  # those of the other
 
     def view(self, payload: bytes, before: Before) -> Event:
-        decoded = decode_msgpack(payload, self.schema)
-        if decoded is None:
-            return _UNREADABLE.view(payload, before)
-        return self.shown(decoded, before)
-
-    @abstractmethod
-    def shown(self, decoded: Decoded, before: Before) -> Event:
-        """Return the event that a payload tells of, which says ``decoded``; its ``native`` is that."""
+        decoded = decode_msgpack(payload, self._schema)
+        event = self._said.seen(decoded, before) if decoded is not None else None
+        return event if event is not None else _UNREADABLE.view(payload, before)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        decoded = decode_msgpack(payload, self.schema)
-        if decoded is None:
+        if (decoded := decode_msgpack(payload, self._schema)) is None:
             return _UNREADABLE.edit(payload, edit, before)
         if edit.order is not None:
             raise UsageError("in MessagePack only values can be changed: blocks stay as they are, in their order")
-        event = self.shown(decoded, before)
-        pairs = [(block_of(event, change), change) for change in edit.blocks]
-        pairs = [(block, change) for block, change in pairs if block.text != change.text]
-        edited, texts = payload, []
-        inner: dict[ValuePath, list[BlockEdit]] = {}
-        for block, change in pairs:
-            if (holder := _holder(decoded.value, block)) is not None:
-                part = BlockEdit(change.path[len(holder) :], change.text, change.name, change.type)
-                inner.setdefault(holder, []).append(part)
-            elif block.type == "json":
-                old, new = documents.parse(block.text or ""), documents.parse(change.text)
-                edited = carried(edited, block.path, old, new, self.schema)
-            else:
-                texts.append((block, change.text))
-                edited = self._put(edited, as_object(decoded.value), block.path, block.text or "", change.text)
-        for holder, changes in inner.items():
-            document = text_at(edited, holder, self.schema)
-            name = next(block.name for block in event.blocks if begins(block.path, holder))
-            edited_document = _DocumentLens(name).edit(document, EventEdit(tuple(changes)), before)
-            edited = put_text(edited, holder, edited_document.decode(), self.schema)
-        if pairs:
-            check_blocks(self.view(edited, before), texts, moved=len(pairs) != len(texts))
-        for field in edit.fields:
-            edited = self._put_field(edited, event, field, before)
-        return edited
+        said = _encode_json(decoded.value)
+        return self._carried(payload, said, self._said.edit(said, edit, before))
 
     def edit_resource(self, payload: bytes, index: int, content: bytes, before: Before) -> bytes:
         return _UNREADABLE.edit_resource(payload, index, content, before)
 
     def revise(self, payload: bytes, old: object, new: object, before: Before) -> bytes:
-        decoded = decode_msgpack(payload, self.schema)
-        if decoded is None:
+        if (decoded := decode_msgpack(payload, self._schema)) is None:
             return _UNREADABLE.revise(payload, old, new, before)
-        edited = carried(payload, (), old, new, self.schema)
-        for path, was, now in changed_texts(old, new):
-            for place, text in self.twins(as_object(decoded.value), path, was, now):
-                if value_at(old, place) == value_at(new, place):
-                    edited = put_text(edited, place, text, self.schema)
-        return edited
+        said = _encode_json(decoded.value)
+        return self._carried(payload, said, self._said.revise(said, old, new, before))
+
+    def _carried(self, payload: bytes, was: bytes, now: bytes) -> bytes:
+        return carried(payload, documents.parse(was.decode()), documents.parse(now.decode()), self._schema)
 
     def written_out(self, value: object, like: bytes | None) -> bytes:
-        return _encode(_numbered(value, self.schema, int if like and in_integers(like) else str))
+        return _encode(_numbered(value, self._schema, int if like and in_integers(like) else str))
 
-    def _put(self, payload: bytes, record: JsonObject, path: ValuePath, old: str, new: str) -> bytes:
-        edited = put_text(payload, path, new, self.schema)
-        for place, text in self.twins(record, path, old, new):
-            edited = put_text(edited, place, text, self.schema)
-        return edited
-
-    def _put_field(self, payload: bytes, event: Event, field: FieldEdit, before: Before) -> bytes:
-        key, value = field.key, field.value
-        record = as_object(event.native)
-        place = self.place(record, key)
-        if place is None or value_at(record, place.path) is None:
-            raise UsageError(f"{key!r} is nothing that this record holds: it cannot be changed here")
-        check_type(key, event.tool if key == "tool" else event.header.get(key), value)
-        wanted = place.write(value)
-        if isinstance(wanted, str):
-            edited = put_text(payload, place.path, wanted, self.schema)
-        else:
-            said = wanted if isinstance(wanted, bool) else Number(repr(wanted))
-            edited = carried(payload, place.path, None, said, self.schema)
-        check_field(self.view(edited, before), key, value)
-        return edited
+    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
+        said = self._said.new(kind, text, None, now_ms, more)
+        return self.written_out(documents.parse(said.decode()), previous)
 
 
 def in_integers(payload: bytes) -> bool:
@@ -283,37 +221,14 @@ def _numbered(value: object, schema: Schema, spell: type[int | str]) -> object:
     return value
 
 
-class UnknownMsgpackLens(MsgpackLens):
-    """Sees MessagePack of types that nothing is registered for, as JSON."""
+class UnknownSaid(JsonLens):
+    """Sees what MessagePack of a type says that nothing is registered for, as JSON."""
 
     type_name = ""
 
-    def shown(self, decoded: Decoded, before: Before) -> Event:
-        value = decoded.value
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        return self.shown_other(record, before)
+
+    def shown_other(self, value: object, before: Before) -> Shown:
         block = Block("text", value) if isinstance(value, str) else Block("json", pretty(value))
-        return Event(Kind.NOTE, header={"shown_as": "msgpack"}, blocks=(block,), native=value, lossy=decoded.lossy)
-
-
-def document_blocks(text: str, path: ValuePath, name: str) -> tuple[Block, ...]:
-    """Return the blocks of a text that holds a JSON document, such as the arguments of a tool; if not, it is a text."""
-    decoded = decode(text.encode())
-    if decoded is None or decoded.lossy or not isinstance(decoded.value, (dict, list)):
-        return (Block("text", text, name=name, path=path),) if text else ()
-    return argument_blocks(decoded.value, path, name)
-
-
-class _DocumentLens(Lens):
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def view(self, payload: bytes, before: Before) -> Event:
-        decoded = decode(payload)
-        value = decoded.value if decoded else None
-        return Event(Kind.TOOL_CALL, blocks=argument_blocks(value, (), self._name), native=value)
-
-
-def _holder(value: object, block: Block) -> ValuePath | None:
-    """Return the place of the text with the document that a block is a part of, None if it is part of none."""
-    if (steps := string_before(value, block.path)) is not None:
-        return block.path[:steps]
-    return block.path if isinstance(value_at(value, block.path), str) and block.type == "json" else None
+        return Shown(Kind.NOTE, (block,), header={"shown_as": "msgpack"})
