@@ -26,17 +26,18 @@ from store.formats.core.blocks import document_in
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
-from store.formats.core.format import About, Format, Part, Source, Span, first_line
+from store.formats.core.format import About, Part, Source, Span
 from store.formats.core.json_cuts import Choice, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Nothing, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, Shown
 from store.formats.core.look import HEAD_SIZE, Look
 from store.formats.core.media import file_uri, mime_of
 from store.formats.core.splices import put, spell
-from store.formats.core.times import in_iso, milliseconds
+from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted
 from store.formats.declared.description import read_views
-from store.formats.declared.lens import DeclaredLens, titles_in
+from store.formats.declared.format import DeclaredFormat
+from store.formats.declared.lens import DeclaredLens
 
 _is_of_kit = re.compile(
     r"(?:Action|AgentError|ConversationError|ConversationStateUpdate|Message|Observation|Pause|SystemPrompt|Token)Event"
@@ -190,20 +191,14 @@ _may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
 _event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
 _EVENTS, _COPIES = "events", "event_cache"
-_STORES = ("$FILE_STORE_PATH", "~/.openhands", "~/.openhands-state")
 
 
-_LENS = OpenHandsLens()
-
-
-class OpenHands(Format):
+class OpenHands(DeclaredFormat):
     """OpenHands, once OpenDevin."""
 
-    name = "openhands"
-    lenses = (_LENS,)
-    main_type = first_type = _LENS.type_name
-    joints = (b"[", b", ", b"]")
-    kept = tuple(f"{folder}/{name}" for folder in _STORES for name in ("sessions", "conversations", "trajectories"))
+    def __init__(self) -> None:
+        super().__init__(read_views("openhands"), OpenHandsLens())
+        self.first_type = self.main_type
 
     def next_file(self, last: str, record: bytes) -> str:
         named = _event_file(last)
@@ -254,17 +249,6 @@ class OpenHands(Format):
             about = self.about(source, records)
             parts.append(Part(key, positions, About(about.title, "", about.started_ms, instance)))
         return parts
-
-    def about(self, source: Source, records: Sequence[bytes]) -> About:
-        title, started = "", 0
-        for record in map(object_in, records):
-            started = started or milliseconds(record.get("timestamp"))
-            seen = _LENS.shown(record, Nothing())
-            if seen.kind is Kind.USER:
-                title = first_line(titles_in(seen.blocks))
-                break
-        session = source.path.parent.name if source.path.name == _EVENTS else source.path.stem
-        return About(title=title, started_ms=started, session_id=session)
 
 
 def _event_files(folder: Path) -> Iterator[tuple[int, Path]]:

@@ -50,11 +50,11 @@ class _Place:
 
 
 class DeclaredFormat(Format):
-    """The tool that a description describes."""
+    """The tool that a description describes; a subclass may have a ``lens`` that sees more."""
 
-    def __init__(self, said: Description) -> None:
+    def __init__(self, said: Description, lens: DeclaredLens | None = None) -> None:
         self._said = said
-        self._lens = DeclaredLens(said)
+        self._lens = lens or DeclaredLens(said)
         self.name = said.name
         self.lenses = (self._lens,)
         self.main_type = self._lens.type_name
