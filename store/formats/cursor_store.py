@@ -18,14 +18,14 @@ from msgspec import Raw, json
 from store.errors import UsageError
 from store.formats.core import sqlite
 from store.formats.core.budget import LARGEST_WHOLE
-from store.formats.core.format import Resuming, Source, Titled, first_line, last_part
+from store.formats.core.format import Mark, Source, first_line, last_part
 from store.formats.core.json_view import JsonObject, as_text, object_in
 from store.formats.core.look import Look, read_head
-from store.formats.core.removal import without_calls
-from store.formats.core.sqlite import Begins, DatabaseFormat, Row, decode_row, dictionaries, encode_row, write_lines
+from store.formats.core.sqlite import Begins, Row, decode_row, dictionaries, encode_row, write_lines
+from store.formats.declared.database import DeclaredDatabase
 from store.formats.declared.description import read_views
 from store.formats.declared.inside import on_one_line
-from store.formats.declared.lens import DeclaredLens, time_of
+from store.formats.declared.lens import time_of
 
 _DIGEST = 32
 _MESSAGE = b"\x0a\x20"
@@ -34,19 +34,14 @@ _AT = "at"
 """The part of ``about`` that a message's line has: its position."""
 _BESIDE = ("meta.json", "prompt_history.json")
 
-_LENS = DeclaredLens(read_views("cursor-store"))
 
-
-class CursorStore(DatabaseFormat):
+class CursorStore(DeclaredDatabase):
     """The database that ``cursor-agent --resume`` reads; its transcripts are copies."""
 
-    name = "cursor-store"
-    lenses = (_LENS,)
-    main_type = _LENS.type_name
-    schemas = ({"blobs": {"id", "data"}, "meta": {"key", "value"}},)
-    resuming = (Resuming("cursor-agent", ("cursor-agent", "--resume", "{session}")),)
     describing = frozenset(_BESIDE)
-    kept = ("$CURSOR_CONFIG_DIR/chats", "~/.cursor/chats")
+
+    def __init__(self) -> None:
+        super().__init__(read_views("cursor-store"))
 
     def claim(self, look: Look) -> Source | None:
         source = super().claim(look)
@@ -64,17 +59,9 @@ class CursorStore(DatabaseFormat):
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         return _lines(database, "")
 
-    def delete(self, database: sqlite3.Connection, row: Row) -> None:
-        """Delete a blob."""
-        if row.table == "blobs":
-            sqlite.remove_row(database, row)
-
-    def titled(self, conversation: Row) -> Titled:
-        return Titled.BY_TOOL if conversation.begins and conversation.begins.title else Titled.PROVISIONALLY
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other messages; a call and its result go together."""
-        return list(without_calls(records, deleted, _LENS.calls).values())
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        """Return none: a new message is another root, which lists all of them."""
+        return {}
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         with rendition.open("rb") as file, NamedTemporaryFile(dir=target.parent, suffix=".jsonl") as lines:

@@ -383,7 +383,7 @@ class DeclaredLens(JsonLens):
 
     def __init__(self, said: Description) -> None:
         self.type_name = f"{said.name}.record.v1"
-        self.one_line = said.container == "lines"
+        self.one_line = said.container != "document"
         if said.new:
             self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
