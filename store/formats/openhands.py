@@ -129,15 +129,16 @@ class OpenHandsLens(DeclaredLens):
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record; later ones know it by its own id, as a summary does that takes the place of others."""
         shown = super().shown(record, before)
+        tool, resources, compaction = shown.tool, shown.resources, shown.compaction
         if shown.kind is Kind.TOOL_RESULT and (what := as_text(record.get("observation"))):
-            tool = shown.tool or before.tool(_key_of(record.get("cause"))) or what
-            shown = structs.replace(shown, tool=tool, resources=tuple(_files(record, what)))
-        if shown.kind is Kind.SUMMARY and (forgotten := _forgotten(as_object(record.get("args")) or record)):
-            shown = structs.replace(shown, compaction=Compaction(shown.blocks, forgotten=forgotten))
-        if key := _key_of(record.get("id")):
-            called = shown.tool if shown.kind is Kind.TOOL_CALL else ""
-            shown = structs.replace(shown, defines=(*shown.defines, (key, called)))
-        return shown
+            tool = tool or before.tool(_key_of(record.get("cause"))) or what
+            resources = tuple(_files(record, what))
+        elif shown.kind is Kind.SUMMARY and (forgotten := _forgotten(as_object(record.get("args")) or record)):
+            compaction = Compaction(shown.blocks, forgotten=forgotten)
+        defines, key = shown.defines, _key_of(record.get("id"))
+        if key:
+            defines += ((key, tool if shown.kind is Kind.TOOL_CALL else ""),)
+        return structs.replace(shown, tool=tool, resources=resources, compaction=compaction, defines=defines)
 
     def shown_other(self, value: object, before: Before) -> Shown:
         return BOOKKEEPING

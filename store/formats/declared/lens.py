@@ -127,7 +127,8 @@ class _View:
         kind, before = self.kind, len(into.blocks)
         for adder in self._adders:
             told = adder(value, path, into)
-            kind = told if kind is None else kind
+            if kind is None:
+                kind = told
         for one in self._then:
             if one.fits(value):
                 one.add(value, path, into)
@@ -401,7 +402,10 @@ class DeclaredLens(JsonLens):
         return record
 
     def time_ms(self, record: JsonObject) -> int:
-        return next(filter(None, (time_of(read(record)) for read in self._reads)), 0)
+        for read in self._reads:
+            if time := time_of(read(record)):
+                return time
+        return 0
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
