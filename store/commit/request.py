@@ -120,6 +120,9 @@ class Request(Struct, eq=False):
     repeated: bool = False
     seq: int = 0
 
+    plain: bool = False
+    """True if all that it does is to append a turn, with its blob, behind the head of a context, perhaps with a key."""
+
     size: int = 0
     """About how many bytes it takes in the journal; the writer measures it."""
     leads: bool = False
@@ -154,6 +157,9 @@ class Request(Struct, eq=False):
 
     def measure(self) -> int:
         """Set and return :attr:`size`."""
+        if self.plain:
+            self.size = _PLAIN_BYTES + len(self.blobs[0].body) + len(self.key)
+            return self.size
         size = 256 + 80 * len(self.turns) + 100 * len(self.aliases) + len(self.changes or b"") + len(self.action)
         size += 20 * len(self.superseded) + 52 * len(self.patches)
         for blob in self.blobs:
@@ -167,6 +173,9 @@ class Request(Struct, eq=False):
             size += 64 + len(name) * 4
         self.size = size
         return size
+
+
+_PLAIN_BYTES = 512
 
 
 class Group:
@@ -226,6 +235,9 @@ class Group:
         """
         if request.still is not None and not request.still():
             raise Conflict("the store has changed meanwhile: try again")
+        if request.plain:
+            self._append(request)
+            return
         now = self._now
         created = request.context is None
         context = self.next_context if request.context is None else request.context
@@ -269,7 +281,7 @@ class Group:
             parent = turn_id
             turn_id += 1
         if parent >= TURNS_BEYOND:
-            raise UsageError(f"there is no room for more than {TURNS_BEYOND - 1} turns in a store: begin another")
+            raise _no_room()
         patch = self._patch(request, head, created=created) if parent else 0
         records = [turn_format.encode(turn) for turn in written]
 
@@ -331,6 +343,39 @@ class Group:
         request.written = written
         request.head = head
 
+    def _append(self, request: Request) -> None:
+        """Work out a request that is plain: most are, so that nothing is gone through that it does not have."""
+        context, key = request.context, request.key
+        assert context is not None
+        if context in self.deleted:
+            raise NotFound(f"there is no context {context}")
+        head = self.heads.get(context) or self._head(context)
+        place = (context, key)
+        if key and (done := self._keys.get(place) or self._keyed.get(place)):
+            if isinstance(done, DamageError):
+                raise done
+            self._repeat(request, done, head)
+            return
+        turn_id, parent, now = self._next_turn, head.turn, self._now
+        if turn_id >= TURNS_BEYOND:
+            raise _no_room()
+        new, depth = request.turns[0], head.depth + 1 if parent else 0
+        turn = Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
+        head = ContextHead(context, turn_id, depth, head.patch)
+        # from here on nothing can fail
+        self._turns.append(turn_format.encode(turn))
+        moved = heads.HeadMoved(head.tip, depth, now, "append")
+        self._note(heads.encode_append(self.seq + 1, context, moved), context, moved)
+        if key:
+            noted = heads.AppendNoted(turn_id, now, key)
+            self._note(heads.encode(self.seq + 1, context, noted), context, noted)
+            self._keys[place] = turn_id
+        request.seq = self.seq
+        self._next_turn = turn_id + 1
+        self.heads[context] = request.head = head
+        self.blobs += request.blobs
+        request.written = [turn]
+
     def close(self, packed: tuple[int, int]) -> JournalEntry:
         """End the group with its COMMIT and return it; ``packed`` is how far the packs are on disk."""
         commit = heads.Commit(self._next_turn - 1, *packed, self._heads_offset)
@@ -385,3 +430,7 @@ class Group:
         if position >= len(self._turns):
             raise NotFound(f"there is no turn {turn_id} to follow")
         return turn_format.decode(self._turns[position])
+
+
+def _no_room() -> UsageError:
+    return UsageError(f"there is no room for more than {TURNS_BEYOND - 1} turns in a store: begin another")

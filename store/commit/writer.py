@@ -347,6 +347,11 @@ class Observers:
             return
         for request in group:
             head = request.head
+            if request.plain and request.error is None and not request.repeated:
+                change = Change(head.context, False, True, tip=head.tip, depth=head.depth, seq=request.seq)
+                for callback, _texts in self._callbacks:
+                    callback(change)
+                continue
             if request.error is not None or request.repeated or not head.context:
                 continue
             streamed = bool(request.closes) or any(isinstance(note, TEXT_NOTES) for note in request.notes)

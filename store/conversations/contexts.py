@@ -277,13 +277,16 @@ class Contexts:
         digest = digest or hash_bytes(payload)
         turn = self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms)
         self._known(context_id)
-        request = Request(context_id, turns=[turn], blobs=[JournalBlob(digest, Form.PLAIN, len(payload), payload)])
-        if turn.type_tag not in self._writer.types:
-            request.types = self._writer.types_for((item.type_name,))
-        if expected_head is not None:
-            request.expect(expected_head)
+        blob = JournalBlob(digest, Form.PLAIN, len(payload), payload)
+        request = Request(context_id, 0, (turn,), [blob])
         if idempotency_key:
             request.key = _key(idempotency_key)
+        if turn.type_tag in self._writer.types and expected_head is None and fs_root is None:
+            request.plain = True
+            return request
+        request.types = self._writer.types_for((item.type_name,))
+        if expected_head is not None:
+            request.expect(expected_head)
         if fs_root is not None:
             request.relies = self._intake.reliance.region()
             request.fs_root = self.held_root(fs_root, request.relies)
@@ -386,7 +389,7 @@ class Contexts:
     @staticmethod
     def new_turn(digest: Hash, type_name: str, encoding: int, type_version: int = 0, created_ms: int = 0) -> NewTurn:
         """Describe a turn whose payload is the blob ``digest``. UsageError where a number is out of range."""
-        if not 0 <= created_ms < 1 << 63:
+        if created_ms and not 0 < created_ms < 1 << 63:
             raise UsageError(f"{created_ms} is no time in milliseconds since 1970")
         tag, codec, wide = _spelled(type_name, encoding, type_version)
         return NewTurn(digest, tag, codec, wide, created_ms or now_ms())

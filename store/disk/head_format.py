@@ -259,6 +259,12 @@ def encode(seq: int, context: int, body: Body) -> bytes:
     return frame + _pack_crc(crc32(frame))
 
 
+def encode_append(seq: int, context: int, body: HeadMoved) -> bytes:
+    """Return what :func:`encode` does for a move by an append, the most common frame."""
+    frame = _pack_append(_APPEND_SIZE, _MOVED, seq, context, body.tip, body.depth, body.time_ms) + _APPEND
+    return frame + _pack_crc(crc32(frame))
+
+
 def frame_length(buf: bytes | memoryview, start: int = 0) -> int:
     """Return how long the frame that begins at ``start`` says it is; 0 if that cannot be true."""
     size = int.from_bytes(buf[start : start + 4], "little")
@@ -421,6 +427,9 @@ def _writer(number: int, kind: _Kind) -> tuple[int, int, int, Callable[..., byte
 
 
 _WRITERS = {kind.of: _writer(number, kind) for number, kind in KINDS.items()}
+_APPEND = b"append"
+_MOVED, _fixed, _size, _pack_append, _last, _encode_last = _WRITERS[HeadMoved]
+_APPEND_SIZE = _size + len(_APPEND)
 COMMIT_SIZE = MIN_FRAME + KINDS[7].layout.size
 
 # len < 2 ** 27, one of the kinds, seq < 2 ** 48; within a lookahead, so that places may overlap

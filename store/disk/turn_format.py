@@ -14,6 +14,7 @@ from struct import Struct as Layout
 
 from isal.isal_zlib import crc32
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.errors import DamageError
 from store.ids import HASH_SIZE, Hash
@@ -38,6 +39,7 @@ _FIELDS = Layout("<QQIIQ32sIQ")
 _RECORD = Layout("<QQIIQ32sIQ4x")
 _LINKS = Layout("<QQI60x")
 _CRC = Layout("<I")
+_pack, _pack_crc = _FIELDS.pack, _CRC.pack
 
 # The CRC-32 of bytes followed by their own CRC-32 is the same for all bytes; so a run of n sound records has a CRC
 # that depends on n alone, and one call checks the run. _RUNS[n] is that of n records.
@@ -109,10 +111,8 @@ def codec(encoding: int, type_version: int) -> int:
 
 def encode(turn: Turn) -> bytes:
     """Return the 80 bytes of ``turn``."""
-    fields = _FIELDS.pack(
-        turn.turn_id, turn.parent, turn.depth, turn.codec, turn.type_tag, turn.payload_hash, turn.flags, turn.created_ms
-    )
-    return fields + _CRC.pack(crc32(fields))
+    fields = _pack(*astuple(turn))
+    return fields + _pack_crc(crc32(fields))
 
 
 def blank(turn_id: int, parent: int, depth: int) -> bytes:

@@ -27,6 +27,7 @@ MORE = 1
 _ERROR_HEAD = struct.Struct("<II")
 _MAX_ERROR_TEXT = 8192
 _COPIED_BYTES = 2048
+_HEADER_SIZE, _unpack_header = HEADER.size, HEADER.unpack_from
 
 NOT_FOUND, CONFLICT, TOO_LARGE, INVALID, FAILED = 404, 409, 413, 422, 500
 _KINDS = {NOT_FOUND: NotFound, CONFLICT: Conflict, TOO_LARGE: TooLarge, INVALID: UsageError}
@@ -79,30 +80,36 @@ class Decoder:
             self._data, self._at = bytearray(memoryview(self._data)[self._at :]), 0
         self._data += data
 
-    def next(self) -> Frame | None:
-        """Return the next frame if it is complete.
+    def cut(self) -> tuple[int, int, int, bytes | bytearray, int, int] | None:
+        """Cut off the next frame if it is complete: (msg_type, flags, req_id, data, start, end).
 
-        Raises BadFrame, as soon as the header is there and before any memory is taken for it, where a frame says
-        that it is larger than one may be.
+        Its payload is what lies in ``data`` from ``start`` to ``end``. Raises BadFrame, as soon as the header is there
+        and before any memory is taken for it, where a frame says that it is larger than one may be.
         """
-        data, start = self._data, self._at + HEADER.size
-        if len(data) < start:
-            if self.idle:
-                # nothing of it is needed here
-                self._data, self._at = b"", 0
+        data, start = self._data, self._at + _HEADER_SIZE
+        there = len(data)
+        if there < start:
             return None
-        size, msg_type, flags, req_id = HEADER.unpack_from(data, self._at)
+        size, msg_type, flags, req_id = _unpack_header(data, self._at)
         if size > MAX_PAYLOAD:
             raise BadFrame(f"a frame of {size} bytes is larger than the {MAX_PAYLOAD} allowed", req_id)
         end = start + size
-        if len(data) < end:
+        if there < end:
             return None
-        self._at = end
-        payload = memoryview(data)[start:end]
-        return Frame(msg_type, req_id, bytes(payload) if size < _COPIED_BYTES else payload, flags)
+        if end == there:
+            # nothing of it is needed here
+            self._data, self._at = b"", 0
+        else:
+            self._at = end
+        return msg_type, flags, req_id, data, start, end
+
+    def next(self) -> Frame | None:
+        """Return the next frame if it is complete; raises as :meth:`cut`."""
+        found = self.cut()
+        return found and frame_in(*found)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Add the next bytes of the stream and yield the frames that are complete now; raises as :meth:`next`."""
+        """Add the next bytes of the stream and yield the frames that are complete now; raises as :meth:`cut`."""
         self.add(data)
         while (frame := self.next()) is not None:
             yield frame
@@ -117,6 +124,12 @@ class Decoder:
     def idle(self) -> bool:
         """Return whether the stream is between two frames (an end here cuts nothing off)."""
         return self._at == len(self._data)
+
+
+def frame_in(msg_type: int, flags: int, req_id: int, data: bytes | bytearray, start: int, end: int) -> Frame:
+    """Return a frame as :meth:`Decoder.cut` gives it."""
+    payload = memoryview(data)[start:end]
+    return Frame(msg_type, req_id, bytes(payload) if end - start < _COPIED_BYTES else payload, flags)
 
 
 def error_frame(req_id: int, code: int, message: str) -> Frame:

@@ -74,8 +74,10 @@ class Link:
     def __init__(self, sock: socket.socket, connection: Connection, epoll: select.epoll) -> None:
         self.connection = connection
         self.fd = sock.fileno()
-        self.moved = time.monotonic()
-        """The time when bytes last went over it."""
+        self.moves = 0
+        """The number of times that bytes went over it."""
+        self.still = (0, 0.0)
+        """The value of it, and since when it has been that."""
         self.appends: deque[_Append] = deque()
         """Appends that come after one which is being done: those of one connection are done in order."""
         self.appending = False
@@ -97,6 +99,7 @@ class Link:
         self.paused = False
         """True if it may not be read now, whatever the protocol says."""
         self._socket = sock
+        self._receive, self._send = sock.recv, sock.send
         self._epoll = epoll
         self._interest = select.EPOLLIN
         self._room: trio.Event | None = None
@@ -105,13 +108,13 @@ class Link:
     def read(self) -> None:
         """Receive the bytes that have come."""
         try:
-            data = self._socket.recv(_RECEIVE_BYTES)
+            data = self._receive(_RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             self.connection.lost()
             return
-        self.moved = time.monotonic()
+        self.moves += 1
         self.connection.receive(data)
 
     def write(self) -> None:
@@ -120,14 +123,14 @@ class Link:
         while connection.waiting:
             buffers = connection.to_send()
             try:
-                sent = self._socket.send(buffers[0]) if len(buffers) == 1 else self._socket.sendmsg(buffers)
+                sent = self._send(buffers[0]) if len(buffers) == 1 else self._socket.sendmsg(buffers)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:
                 # nobody takes answers any more; requests made before the peer left are done all the same
                 connection.sent(connection.waiting)
                 break
-            self.moved = time.monotonic()
+            self.moves += 1
             connection.sent(sent)
         if self._room is not None and connection.waiting < MOST_WAITING_BYTES:
             self._room.set()
@@ -149,6 +152,12 @@ class Link:
         if interest != self._interest:
             self._interest = interest
             self._epoll.modify(self.fd, interest)
+
+    def stalled(self, now: float, seconds: float) -> bool:
+        """Return whether no bytes went over it since a call at least ``seconds`` ago."""
+        if self.still[0] != self.moves or not self.still[1]:
+            self.still = (self.moves, now)
+        return now - self.still[1] >= seconds
 
     @property
     def has_room(self) -> bool:
@@ -532,7 +541,10 @@ class Hub:
         try:
             if (over or events & select.EPOLLIN) and connection.reads and not link.paused:
                 link.read()
-                self._go_on(link)
+                for request in connection.requests():
+                    self._begin(link, request)
+                if connection.unread or self._incoming.taken:
+                    self._go_on(link)
         except Exception:
             # one connection's trouble is its own
             _LOG.exception("a connection ended in an unexpected error")
@@ -560,8 +572,9 @@ class Hub:
         connection = link.connection
         try:
             link.write()
-            self._go_on(link)
-            if connection.waiting < MOST_WAITING_BYTES:
+            if connection.unread or self._incoming.taken:
+                self._go_on(link)
+            if (link.reads or self._outgoing.taken) and connection.waiting < MOST_WAITING_BYTES:
                 for other in (link, *self._outgoing.free(link)):
                     self._read_next(other)
         except Exception:
@@ -583,9 +596,9 @@ class Hub:
         """Drop peers that neither take nor send bytes while others wait for them."""
         while True:
             await trio.sleep(_TICK_SECONDS)
-            before = time.monotonic() - _STALLED_SECONDS
+            now = time.monotonic()
             for link in (*self._incoming.holders, *self._outgoing.holders):
-                if link.moved < before and self._links.get(link.fd) is link:
+                if link.stalled(now, _STALLED_SECONDS) and self._links.get(link.fd) is link:
                     _LOG.warning("a connection that neither read nor wrote for a while has been closed")
                     self._close(link)
             self.finish()

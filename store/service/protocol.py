@@ -6,6 +6,7 @@ either, nothing more is read (:attr:`Connection.reads`) nor handed out.
 """
 
 import hmac
+import struct
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from enum import Enum, auto
@@ -51,6 +52,7 @@ MOST_WAITING_BYTES = 1 << 20
 """While more bytes than this wait to be taken by the peer, none of its requests are begun."""
 
 _BUFFERS_AT_ONCE = 256
+_APPEND = AppendTurn.number
 
 
 class State(Enum):
@@ -77,6 +79,8 @@ class Event(Enum):
     DONE = auto()
     LOST = auto()
 
+
+_ACCEPTING = (State.OPEN, State.GREETING)
 
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.GREETING: {
@@ -159,21 +163,25 @@ class Connection:
     def requests(self) -> list[Request]:
         """Return the complete requests, as many as may be in flight; the caller answers or fails each."""
         found: list[Request] = []
+        decoder = self._decoder
         try:
             while self._takes:
-                frame = self._decoder.next()
-                if frame is None:
+                cut = decoder.cut()
+                if cut is None:
                     if self._ended:
                         self._move(Event.END)
                     break
-                request = self._request(frame)
+                request = (cut[0] == _APPEND and self._appending(*cut)) or self._request(frames.frame_in(*cut))
                 if request is not None:
                     self.in_flight += 1
                     found.append(request)
+                if decoder.idle and not self._ended:
+                    break
         except BadFrame as error:
             self._put(frames.error_frame(error.req_id, frames.TOO_LARGE, str(error)))
             self._move(Event.BROKEN)
-        self._settle()
+        if self.state is State.DRAINING:
+            self._settle()
         return found
 
     def lost(self) -> None:
@@ -199,8 +207,7 @@ class Connection:
         else:
             self._out.append(head)
             self._out += [piece for piece in payload if piece]
-        self.waiting += len(head) + size
-        self._settle()
+        self.waiting += frames.HEADER.size + size
 
     def item(self, req_id: int, number: int, payload: bytes) -> None:
         """Send an item of an answer that goes on."""
@@ -225,7 +232,9 @@ class Connection:
         self.waiting -= size
         if not self.waiting:
             self._out.clear()
-            size = 0
+            if self.state is State.DRAINING:
+                self._settle()
+            return
         while size:
             first = self._out.popleft()
             if len(first) > size:
@@ -239,11 +248,7 @@ class Connection:
     @property
     def _takes(self) -> bool:
         """Return whether requests are accepted, and there is room for one more."""
-        return (
-            self.in_flight < MOST_IN_FLIGHT
-            and self.waiting < MOST_WAITING_BYTES
-            and (self.state is State.OPEN or self.state is State.GREETING)
-        )
+        return self.in_flight < MOST_IN_FLIGHT and self.waiting < MOST_WAITING_BYTES and self.state in _ACCEPTING
 
     def _move(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]
@@ -256,6 +261,18 @@ class Connection:
         encoded = frames.encode(frame)
         self._out.append(encoded)
         self.waiting += len(encoded)
+
+    def _appending(
+        self, msg_type: int, flags: int, req_id: int, data: bytes | bytearray, start: int, end: int
+    ) -> Request | None:
+        """Return an append as :meth:`_request` does, without a frame in between; None where it must do it."""
+        if self.state is not State.OPEN or type(data) is not bytes:
+            return None
+        try:
+            values, stop = AppendTurn.read(data, start, flags)
+        except (struct.error, UnicodeDecodeError):
+            return None
+        return Request(req_id, msg_type, AppendTurn(*values)) if stop <= end else None
 
     def _request(self, frame: Frame) -> Request | None:
         """Return the request in a frame; None where it was answered here."""
