@@ -24,6 +24,8 @@ DICTIONARY_BYTES = 112 << 10
 """The largest dictionary that is trained."""
 
 MAGIC = b"\x28\xb5\x2f\xfd"
+SUFFIX = ".zst"
+"""The end of the names of compressed files."""
 """The beginning of every frame."""
 
 _FEWEST_SAMPLES = 32

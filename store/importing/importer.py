@@ -20,6 +20,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from store import paths as paths_of_store
+from store.content import zstd
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
@@ -33,8 +34,8 @@ from store.importing.likeness import Continuation
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.reading import LOOKED_AT, beginning
 from store.importing.records import Done
-from store.importing.session import FileImport, Progress, SessionImport
-from store.importing.snapshot import Snapshot, begins, path_text, text_path, unchanged
+from store.importing.session import FileImport, Progress, SessionImport, unpacked_path
+from store.importing.snapshot import Snapshot, begins, path_text, rendition, text_path, unchanged
 from store.importing.unseen import Unseen
 from store.importing.walk import Found, Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
 from store.index.catalogue import ContextEntry
@@ -62,16 +63,19 @@ class _Moved:
         self._found: set[int] = set()
         """The conversations whose sessions have been found: another file is another session."""
 
-    def to(self, format_: Format, source: Source) -> ContextEntry | None:
-        """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read."""
-        files = source.first[:LOOKED_AT]
-        records = [*(path.read_bytes() for path in files), *_first(format_, source.main)]
+    def to(self, format_: Format, source: Source, unpacked: Path | None = None) -> ContextEntry | None:
+        """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
+
+        Its records are in ``unpacked`` if the session's file holds them compressed.
+        """
+        files, main = source.first[:LOOKED_AT], unpacked or source.main
+        records = [*(path.read_bytes() for path in files), *_first(format_, main)]
         for entry, of_its_id in self._like(format_, source, records):
             path = text_path(entry.source)
             # a file in a mount must not be looked at by its own daemon, and is there
             if leads_into(path, self._mounts) or os.path.lexists(path):
                 continue
-            if self._goes_on(format_, source, entry, of_its_id=of_its_id):
+            if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
                 self._found.add(entry.id)
                 return entry
         return None
@@ -88,19 +92,21 @@ class _Moved:
                     seen.add(entry.id)
                     yield entry, kind == "session"
 
-    def _goes_on(self, format_: Format, source: Source, entry: ContextEntry, *, of_its_id: bool) -> bool:
+    def _goes_on(
+        self, format_: Format, source: Source, main: Path, entry: ContextEntry, *, of_its_id: bool
+    ) -> bool:
         imported = read_as(entry.metadata, Imported)
         if imported is None or bool(imported.main) != (source.main != source.path):
             return False
         cursor = imported.cursor
-        if cursor.offset > cursor.since and begins(source.main, cursor):
+        if cursor.offset > cursor.since and begins(main, cursor):
             return True
-        now = Continuation(self._store, format_, lambda: self._records(format_, source))
+        now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
         return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
 
-    def _records(self, format_: Format, source: Source) -> Iterator[bytes]:
+    def _records(self, format_: Format, source: Source, main: Path) -> Iterator[bytes]:
         yield from (path.read_bytes() for path in source.first)
-        with Snapshot(source.main, self._store.files.aside.scratch) as snapshot:
+        with Snapshot(main, self._store.files.aside.scratch) as snapshot:
             for span in format_.spans(snapshot.data, 0):
                 yield bytes(snapshot.data[span.start : span.end])
                 snapshot.passed(span.end)
@@ -396,10 +402,15 @@ class _Run(Struct):
         if self._as_it_was(source.path, known) is not None:
             self._unchanged(source.format)
             return
-        if known is None and not self.pruned and self.store.catalogue.pruned("source", path_text(source.path)):
+        own_path = path_text(unpacked_path(format_, source.path))
+        if known is None and not self.pruned and self.store.catalogue.pruned("source", own_path):
             self.report.pruned += 1
             return
-        if _may_have_parts(format_) and not (known and format_.once_whole) and self._import_parts(source, format_):
+        goes_on = known is not None and format_.once_whole
+        if format_.unpacked:
+            known = known or self._before_packing(source, format_)
+            goes_on = known is not None
+        if _may_have_parts(format_) and not goes_on and self._import_parts(source, format_):
             return
         known = known or self.moved.to(format_, source)
         if self.dry_run:
@@ -415,6 +426,11 @@ class _Run(Struct):
             self.waiting[source.path] = source, done, session.records.unseen
         else:
             self._came(source, done, session.records.unseen)
+
+    def _before_packing(self, source: Source, format_: Format) -> ContextEntry | None:
+        """Return the conversation of a compressed session that came in before it was compressed."""
+        with rendition(self.store.files.aside.scratch, format_, source) as unpacked:
+            return self.moved.to(format_named(format_.unpacked), source, unpacked)
 
     def _import_parts(self, source: Source, format_: Format) -> bool:
         """Import a file of many conversations; return whether it is one."""
@@ -492,6 +508,8 @@ class _Run(Struct):
 
     def _known(self, path: Path) -> ContextEntry | None:
         entry = self.store.catalogue.by_source(path_text(path))
+        if entry is None and path.suffix == zstd.SUFFIX:
+            entry = self.store.catalogue.by_source(path_text(path.with_suffix("")))
         return None if entry is None or "part" in entry.metadata else entry
 
     def _file(self, path: Path) -> ContextEntry | None:

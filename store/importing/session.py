@@ -8,7 +8,7 @@ belongs to that file from then on. If it does not, it stands beside that one as 
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -79,6 +79,11 @@ class Written(Struct, frozen=True):
     anew: bool = False
 
 
+def unpacked_path(format_: Format, path: Path) -> Path:
+    """Return the path by which the conversation of a session's file is known: without the suffix of compressed ones."""
+    return path.with_suffix("") if format_.unpacked else path
+
+
 class _Import:
     """An import of one file, the session ``source``, into ``store``."""
 
@@ -127,7 +132,7 @@ class SessionImport(_Import):
     ) -> None:
         super().__init__(store, group, format_, source)
         self._written = written
-        self._path = written.path if written else source.path
+        self._path = written.path if written else unpacked_path(format_, source.path)
         """The path of the session that its conversation records."""
         self._known = known
         self.records = RecordIntake(store, group, format_, source, known, Unseen())
@@ -196,13 +201,15 @@ class SessionImport(_Import):
     def _take(self, progress: Progress | None) -> Whole:
         """Read what is new, and take it."""
         records, label = self.records, path_text(self._source.path.name)
-        stamps = self._stamps()
-        with self._open(stamps) as snapshot:
+        stamps, scratch = self._stamps(), self._store.files.aside.scratch
+        with (
+            rendition(scratch, self._format, self._source) if self._format.unpacked else nullcontext() as unpacked,
+            self._open(stamps, unpacked or self._source.main) as snapshot,
+        ):
             self._goes_on = snapshot.start > 0
             if not (self._goes_on or self._source.first):
                 # what a tool writes line by line is read back by offset all the time
                 records.look_for_likes(alone=self._written is not None)
-            scratch = self._store.files.aside.scratch
             reading = Reading(self._format, self._source, snapshot, scratch, self._envelope)
             told = 0
             for type_name, data, passed in reading.records():
@@ -217,9 +224,9 @@ class SessionImport(_Import):
             titled = records.samples.titled(self._titled)
             return Whole(stamps, cursor, self._envelope.close(rest), len(snapshot.data) - snapshot.start, titled)
 
-    def _open(self, stamps: Stamps) -> Snapshot:
+    def _open(self, stamps: Stamps, main: Path) -> Snapshot:
         """Open the main file: at the end of the last import if all before that is unchanged, else at its beginning."""
-        main, scratch, imported = self._source.main, self._store.files.aside.scratch, self._imported
+        scratch, imported = self._store.files.aside.scratch, self._imported
         if self._written is not None:
             if self._written.goes_on and imported is not None:
                 self._go_on(imported, imported.read_envelope(self._store))

@@ -318,14 +318,17 @@ class CodexCompressed(Codex):
     """OpenAI's Codex, which compresses the files of older sessions: ``rollout-<time>-<id>.jsonl.zst``."""
 
     name = "codex-zst"
+    unpacked = Codex.name
     keeps_file = True
 
     def native_home(self, home: Path) -> None:
         """Return None: only files as they are written lie there."""
 
     def claim(self, look: Look) -> Source | None:
-        """Claim a compressed file by the lines that it begins with."""
-        if not look.path.name.endswith(".jsonl.zst") or not look.head.startswith(zstd.MAGIC):
+        """Claim a compressed file by the lines that it begins with; none beside which they stand as they are."""
+        if not look.path.name.endswith(f".jsonl{zstd.SUFFIX}") or not look.head.startswith(zstd.MAGIC):
+            return None
+        if look.path.with_suffix("").exists():
             return None
         inner = Look(look.path)
         inner.head = b""

@@ -177,6 +177,12 @@ class Format(Protocol):
     once_whole: bool = False
     """True if a file of many conversations came in as one before :meth:`parts` told them; that one goes on as it is."""
 
+    unpacked: str = ""
+    """The format of the session that a compressed file holds, under the same name without its suffix.
+
+    A session that came in before it was compressed goes on as that.
+    """
+
     keeps_file: bool = False
     """True if a file with a rendition is kept at every import, as text is, and not by hand alone, as databases are."""
 

@@ -8,6 +8,7 @@ import zstandard
 from store.editing.editor import DELETED, Editor
 from store.events.event import Kind
 from store.importing.importer import Importer
+from store.retention.pruner import delete
 from store.store import Store
 from tests.store.editing.measured import check_branch
 from tests.store.formats.rollouts import TIME, event, item, message, meta, written
@@ -104,6 +105,66 @@ def test_a_compressed_session_is_one_of_codex(store: Store, tmp_path: Path) -> N
         [content] = files.values()
     said = zstandard.ZstdDecompressor().decompressobj().decompress(content)
     assert said == written(*records[:2], message("assistant", "Thus."))
+
+
+def packed(path: Path) -> Path:
+    """Compress a session as Codex does that of some days ago, whose lines are then gone."""
+    path.with_name(f"{path.name}.zst").write_bytes(zstandard.compress(path.read_bytes()))
+    path.unlink()
+    return path.with_name(f"{path.name}.zst")
+
+
+def test_a_session_is_one_conversation_before_and_after_it_is_compressed(store: Store, tmp_path: Path) -> None:
+    records = [meta(), message("user", "Why?"), message("assistant", "So.")]
+    path = tmp_path / "sessions" / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(written(*records))
+    imported(store, path)
+    [before] = store.library.conversations()
+    number = next(row.number for row in store.records.rows(before.head) if row.kind is Kind.ASSISTANT)
+    edited(store, before, number, "Thus.")
+    assert imported(store, packed(path)).unchanged == 1
+    read: list[Path] = []
+    report = Importer(store).run([path.parent], progress=lambda _size, _what: read.append(path))
+    assert (report.unchanged, report.imported, read) == (1, 0, [])
+    assert texts_of(store)[-1] == "Thus."
+    # more was said before it was compressed, or after it was there as lines again
+    path.write_bytes(written(*records, message("user", "And now?")))
+    assert imported(store, packed(path)).grown == 1
+    path.write_bytes(written(*records, message("user", "And now?"), message("assistant", "Now.")))
+    assert imported(store, path.parent).grown == 1
+    assert texts_of(store)[-3:] == ["Thus.", "And now?", "Now."]
+    [conversation] = store.library.conversations()
+    assert (conversation.id, conversation.format) == (before.id, "codex")
+    with exported(store, conversation) as files:
+        said = (message("assistant", "Thus."), message("user", "And now?"), message("assistant", "Now."))
+        assert files == {path.name: written(*records[:2], *said)}
+
+
+def test_a_compressed_session_that_lies_elsewhere_goes_on_as_what_it_was(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "sessions" / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(written(meta(), message("user", "Why?")))
+    imported(store, path)
+    archived = tmp_path / "archived_sessions" / f"{path.name}.zst"
+    archived.parent.mkdir()
+    packed(path).rename(archived)
+    assert (imported(store, archived).grown, imported(store, archived).unchanged) == (1, 1)
+    [conversation] = store.library.conversations()
+    assert (conversation.format, conversation.source) == ("codex", str(archived.with_suffix("")))
+    other = compressed(tmp_path / "other", written(meta(id="019d9999-8e2e-7e83-8d90-640dce44d5f9")))
+    assert imported(store, other).imported == 1
+    assert len(store.library.conversations()) == 2
+
+
+def test_a_compressed_session_that_was_deleted_for_good_stays_away(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / f"rollout-{TIME[:19].replace(':', '-')}-0.jsonl"
+    path.write_bytes(written(meta(), message("user", "Why?")))
+    imported(store, path)
+    [conversation] = store.library.conversations()
+    delete(store, conversation.id, conversation.head)
+    assert imported(store, packed(path)).pruned == 1
+    assert store.library.conversations() == []
 
 
 def test_a_compressed_session_that_is_cut_off_comes_in_as_far_as_it_goes(store: Store, tmp_path: Path) -> None:
