@@ -151,6 +151,7 @@ _PREFIX = ".convfs-"
 _left_behind = re.compile(r"(?:\.convfs|rendition|restored|redacted)-[a-z0-9_]{8}").fullmatch
 """Names of such folders, those of earlier versions too."""
 _GUARD = 'read -r _; rm -rf -- "$0"'
+_guarded_now: set[Path] = set()
 
 
 @contextmanager
@@ -160,7 +161,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
     # only here: a command that needs none starts earlier
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name, _guarded(name):
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name, _guarded(Path(name)):
         yield Path(name)
 
 
@@ -173,7 +174,11 @@ def sweep(parent: Path) -> None:
 
 
 @contextmanager
-def _guarded(folder: str) -> Iterator[None]:
+def _guarded(folder: Path) -> Iterator[None]:
+    """Have a process remove a folder if this one is killed, unless it lies in one for which that is seen to."""
+    if not _guarded_now.isdisjoint(folder.parents):
+        yield
+        return
     # imported here, as few processes make such folders and all of them start
     import subprocess
 
@@ -191,4 +196,8 @@ def _guarded(folder: str) -> Iterator[None]:
         yield
         return
     with guard:
-        yield
+        _guarded_now.add(folder)
+        try:
+            yield
+        finally:
+            _guarded_now.discard(folder)

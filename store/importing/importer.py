@@ -14,6 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from store import paths as paths_of_store
 from store.content import zstd
+from store.disk.files import temporary_folder
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
@@ -35,7 +37,7 @@ from store.importing.provenance import Imported, ImportedFile, missing_of, read_
 from store.importing.reading import LOOKED_AT, beginning
 from store.importing.records import Done
 from store.importing.session import FileImport, Progress, SessionImport, unpacked_path
-from store.importing.snapshot import Snapshot, begins, path_text, rendition, text_path, unchanged
+from store.importing.snapshot import Snapshot, begins, is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unseen import Unseen
 from store.importing.walk import Found, Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
 from store.index.catalogue import ContextEntry
@@ -210,6 +212,7 @@ class Importer:
         finally:
             run.release()
             run.dismiss()
+            run.kept_open.close()
         run.report.warnings.extend(wrong)
         return structs.replace(run.report, tools=run.tools, planned=run.planned if dry_run else UNSET)
 
@@ -237,6 +240,9 @@ class _Run(Struct):
     """The state of the search index when they began."""
     alone: bool = False
     """True if there are none, and are to be none."""
+    scratch: Path | None = None
+    """The folder for what is written of files that are no text, made once there is one: each costs a process."""
+    kept_open: ExitStack = field(default_factory=ExitStack)
     arrived: set[bytes] = set()
     """The foreign digests, in records of files of many conversations, of content that the store has."""
 
@@ -429,14 +435,22 @@ class _Run(Struct):
 
     def _before_packing(self, source: Source, format_: Format) -> ContextEntry | None:
         """Return the conversation of a compressed session that came in before it was compressed."""
-        with rendition(self.store.files.aside.scratch, format_, source) as unpacked:
+        with rendition(self._scratch(), format_, source) as unpacked:
             return self.moved.to(format_named(format_.unpacked), source, unpacked)
+
+    def _scratch(self) -> Path:
+        if self.scratch is None:
+            self.scratch = self.kept_open.enter_context(temporary_folder(self.store.files.aside.scratch))
+        return self.scratch
 
     def _import_parts(self, source: Source, format_: Format) -> bool:
         """Import a file of many conversations; return whether it is one."""
         self._commit_waiting()
         path, known, group = path_text(source.path), self._file(source.path), Group(self.store)
-        file = FileImport(self.store, group, format_, source, known, by_hand=self.by_hand, pruned=self.pruned)
+        scratch = self._scratch() if is_rendered(format_) else None
+        file = FileImport(
+            self.store, group, format_, source, known, by_hand=self.by_hand, pruned=self.pruned, scratch=scratch
+        )
         found = file.run(self.progress, dry_run=self.dry_run)
         if found is None:
             return False
@@ -542,7 +556,7 @@ def _is_damaged(path: Path) -> bool:
 
 def _may_have_parts(format_: Format) -> bool:
     """Return whether a file of a format may hold many conversations."""
-    return type(format_).parts is not Format.parts or type(format_).rendition is not Format.rendition
+    return type(format_).parts is not Format.parts or is_rendered(format_)
 
 
 def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:

@@ -311,7 +311,12 @@ class SessionImport(_Import):
 
 def _names_of_first(source: Source) -> tuple[str, ...]:
     folder = source.path.parent if source.main == source.path else source.path
-    return tuple(path_text(os.path.relpath(path, folder)) for path in source.first)
+    beginning = os.path.join(folder, "")
+    # there may be thousands, nearly all of them in the folder
+    return tuple(
+        path_text(text.removeprefix(beginning) if text.startswith(beginning) else os.path.relpath(text, folder))
+        for text in map(str, source.first)
+    )
 
 
 # -- files of many conversations -----------------------------------------------------------------------------------
@@ -396,7 +401,7 @@ class FileImport(_Import):
     """Imports a file of many conversations; ``file`` is the context of the file. Used once.
 
     Nothing else waits in ``group``. ``by_hand``: the original of a rendered file is kept. ``pruned``: conversations
-    that were here and were deleted for good are brought in, too.
+    that were here and were deleted for good are brought in, too. ``scratch`` is where a rendition is made.
     """
 
     _imported: ImportedFile | None
@@ -411,8 +416,10 @@ class FileImport(_Import):
         *,
         by_hand: bool = True,
         pruned: bool = False,
+        scratch: Path | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
+        self._scratch = scratch or store.files.aside.scratch
         self._by_hand = by_hand
         self._with_pruned = pruned
         self._file = file.id if file else 0
@@ -445,7 +452,7 @@ class FileImport(_Import):
         stamps = stamps_of(source)
         marks = {} if dry_run else self._format.reached(source)
         with (
-            rendition(self._store.files.aside.scratch, self._format, source) as rendered,
+            rendition(self._scratch, self._format, source) as rendered,
             Snapshot(rendered or source.main, self._store.files.aside.scratch) as snapshot,
         ):
             prefix = "" if dry_run else hash_of_large(snapshot.data, snapshot.passed).hex()

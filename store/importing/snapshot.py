@@ -300,10 +300,15 @@ class Prefix:
         return self._hash.hexdigest()
 
 
+def is_rendered(format_: Format) -> bool:
+    """Return whether files of a format may be no text, so that their records must be written as such."""
+    return type(format_).rendition is not Format.rendition
+
+
 @contextmanager
 def rendition(scratch: Path, format_: Format, source: Source) -> Iterator[Path | None]:
     """Yield the rendition of a file, removed afterwards; None if the file itself holds the records."""
-    if type(format_).rendition is Format.rendition:
+    if not is_rendered(format_):
         yield None
         return
     with temporary_folder(scratch) as folder:

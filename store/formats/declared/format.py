@@ -234,13 +234,12 @@ def _as_path(directory: str) -> str:
 
 def _choice_of(items: Sequence[str]) -> Choose:
     """Return the choice of the values at some places, in which ``[]`` is any position of a list."""
-    wanted = [_steps(item) for item in items]
+    wanted = {_steps(item) for item in items}
+    entered = {one[:depth] for one in wanted for depth in range(len(one))}
 
     def choose(path: ValuePath) -> Choice:
-        said = tuple("[]" if isinstance(step, int) else step for step in path)
-        if said in wanted:
-            return Choice.TAKE
-        return Choice.ENTER if any(said == one[: len(said)] for one in wanted) else Choice.PASS
+        said = tuple(["[]" if isinstance(step, int) else step for step in path])
+        return Choice.TAKE if said in wanted else Choice.ENTER if said in entered else Choice.PASS
 
     return choose
 
