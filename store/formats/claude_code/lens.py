@@ -16,11 +16,11 @@ from store.errors import UsageError
 from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
-from store.formats.claude_code.messages import READ_FILE
+from store.formats.claude_code.messages import CALLS, READ_FILE
 from store.formats.core import templates
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
 from store.formats.core.templates import Template
 from store.formats.core.times import in_iso
@@ -215,10 +215,19 @@ class ClaudeCodeLens(JsonLens):
             yield from _changed([(("planContent",), plan)], old, new)
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        return messages.part(record, path, name, text)
+        """Return a new part of a line's content, or of a result in it, or a text that a hook said."""
+        if path == _CONTENT and name == "thinking":
+            raise UsageError("a thought is signed by the model that had it: none can be written by hand")
+        if (path[:2] == _CONTENT and path[3:] in ((), ("content",))) or path == (_ATTACHMENT, "prompt"):
+            return {"type": "text", "text": text}
+        return text if path == (_ATTACHMENT, "content") and isinstance(value_at(record, path), list) else None
 
     def room(self, record: JsonObject) -> ValuePath | None:
-        return messages.room(record)
+        for at, part in enumerate(as_list(as_object(record.get("message")).get("content"))):
+            what = as_text(as_object(part).get("type"))
+            if what in CALLS or what == "tool_result":
+                return (*_CONTENT, at, "input" if what in CALLS else "content")
+        return None
 
     def mirrors(self, record: JsonObject) -> Iterator[tuple[ValuePath, ValuePath]]:
         """Yield each result's content and the program's own copy, which tools of other programs have as it is."""

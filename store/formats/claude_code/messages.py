@@ -10,10 +10,9 @@ the subagent that ran, and the file that holds output too long for a line.
 import re
 from collections.abc import Iterator
 
-from store.errors import UsageError
 from store.events.event import Block, BlockType, Compaction, Kind, Resource, ValuePath
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar, value_at
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Shown
 from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 
@@ -104,26 +103,6 @@ def calls(line: JsonObject) -> Iterator[CallLink]:
             call = part.get("id" if is_call else "tool_use_id")
             if isinstance(call, str) and call:
                 yield CallLink(_CONTENT, at, call, is_call)
-
-
-def part(line: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-    """Return a new part of a line's content, or of a result in it, or a text that a hook said."""
-    if path == _CONTENT and name == "thinking":
-        raise UsageError("a thought is signed by the model that had it: none can be written by hand")
-    if path[:2] == _CONTENT and path[3:] in ((), ("content",)):
-        return {"type": "text", "text": text}
-    if path == ("attachment", "prompt"):
-        return {"type": "text", "text": text}
-    return text if path == ("attachment", "content") and isinstance(value_at(line, path), list) else None
-
-
-def room(line: JsonObject) -> ValuePath | None:
-    """Return the place for the arguments of a call, or the content of a result, that has none."""
-    for at, part in enumerate(as_list(as_object(line.get("message")).get("content"))):
-        what = as_text(as_object(part).get("type"))
-        if what in CALLS or what == "tool_result":
-            return (*_CONTENT, at, "input" if what in CALLS else "content")
-    return None
 
 
 def assistant(line: JsonObject, before: Before) -> Shown:

@@ -6,21 +6,15 @@ from store.events.event import Block, Kind
 from store.formats.claude_code.messages import ClaudeContent, lines_told
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_object, as_text, scalar
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, unknown_record
 from store.formats.core.media import file_uri, mime_of
 
 _IDS = ("agentId", "parentToolUseID", "promptId", "requestId", "sessionId", "session_id", "toolUseID", "uuid")
 _LINKS = ("logicalParentUuid", "parentUuid")
 _OF_THE_PROGRAM = ("cwd", "entrypoint", "gitBranch", "slug", "userType", "version")
 _OF_THE_LINE = ("isMeta", "isSidechain", "level", "message", "subtype", "timestamp", "type")
-ENVELOPE = frozenset((*_IDS, *_LINKS, *_OF_THE_PROGRAM, *_OF_THE_LINE))
+_ENVELOPE = frozenset((*_IDS, *_LINKS, *_OF_THE_PROGRAM, *_OF_THE_LINE))
 """Fields that any line may carry and that say nothing a reader of the conversation asks for."""
-
-
-def beside_envelope(line: JsonObject) -> JsonObject:
-    """Return the fields of a line that are its own."""
-    return {key: value for key, value in line.items() if key not in ENVELOPE}
-
 
 _OF_TITLES = ("agent-name", "agent-setting", "ai-title", "bridge-session", "custom-title", "last-prompt", "tag")
 _OF_MODES = ("attribution-snapshot", "mode", "permission-mode", "pr-link", "queue-operation")
@@ -83,7 +77,7 @@ def system(line: JsonObject, before: Before) -> Shown:
                 header[name] = value
         kind = Kind.SUMMARY if subtype == "away_summary" else Kind.NOTE
         return Shown(kind, (Block("text", content, path=("content",)),), header=header)
-    blocks = argument_blocks(beside_envelope(line), (), "note")
+    blocks = argument_blocks({key: value for key, value in line.items() if key not in _ENVELOPE}, (), "note")
     return Shown(Kind.NOTE, blocks, header=header) if blocks else BOOKKEEPING
 
 
@@ -107,11 +101,7 @@ def attachment(line: JsonObject, before: Before) -> Shown:
 
 def unknown(line: JsonObject, before: Before) -> Shown:
     """View a line of a type that a newer program writes."""
-    what = scalar(line.get("type"))
-    own = beside_envelope(line)
-    if "message" in line:
-        own["message"] = line["message"]
-    return Shown(Kind.NOTE, argument_blocks(own, (), "record"), header={"record": what} if what is not None else {})
+    return unknown_record(line, _ENVELOPE - {"message"})
 
 
 def _hooks_said_something(line: JsonObject) -> bool:

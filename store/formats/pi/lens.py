@@ -15,10 +15,12 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import EventEdit, Kind, ValuePath
 from store.events.usage import Tokens, Usage
+from store.formats.core import templates
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import Before, CallLink, FieldPlace, Header, Places, Shown
+from store.formats.core.templates import Template
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
@@ -43,39 +45,27 @@ def _is_tree(before: JsonObject) -> bool:
     return not before or before.get("type") == "title" or isinstance(before.get("version"), int)
 
 
-_FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL)
-_WRITES = (Kind.USER, Kind.SYSTEM, *_FROM_MODELS, Kind.TOOL_RESULT, Kind.SUMMARY, Kind.NOTE)
+def _message(**said: object) -> Template:
+    return {"type": "message", "message": {**said, "timestamp": "$ms"}}
 
 
-def _said(
-    kind: Kind, text: str, before: JsonObject, parent: str, now_ms: int, more: Particulars
-) -> JsonObject:
-    parts: list[JsonObject] = [{"type": "text", "text": text}]
-    if kind is Kind.REASONING:
-        parts = [{"type": "thinking", "thinking": text}]
-    elif kind is Kind.TOOL_CALL:
-        call: JsonObject = {"type": "toolCall", "id": more.new_id("call_"), "name": more.tool}
-        parts = [call | {"arguments": more.arguments(text)}]
-    match kind:
-        case Kind.USER:
-            return {"type": "message", "message": {"role": "user", "content": parts, "timestamp": now_ms}}
-        case kind if kind in _FROM_MODELS:
-            earlier = as_object(before.get("message"))
-            model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
-            stop = "toolUse" if kind is Kind.TOOL_CALL else "stop"
-            return {"type": "message", "message": answer(parts, model, stop) | {"timestamp": now_ms}}
-        case Kind.TOOL_RESULT:
-            result: JsonObject = {"role": "toolResult", "toolCallId": more.id, "toolName": more.tool, "content": parts}
-            return {"type": "message", "message": result | {"isError": more.failed, "timestamp": now_ms}}
-        case Kind.SYSTEM:
-            return {"type": "custom_message", "customType": "note", "content": text, "display": True}
-        case Kind.SUMMARY:
-            return {"type": "branch_summary", "fromId": parent or "root", "summary": text}
-    if not parent:
-        raise UsageError("no note can be written in pi here: it labels an entry by its id; write user or system")
-    return {"type": "label", "targetId": parent, "label": text}
+def _answer(part: JsonObject, stop: str = "stop") -> Template:
+    return _message(**answer([part], {key: f"$model.{key}" for key in NO_MODEL}, stop))
 
 
+_TEXT: JsonObject = {"type": "text", "text": "$text"}
+_RESULT = {"role": "toolResult", "toolCallId": "$id", "toolName": "$tool", "content": [_TEXT], "isError": "$failed"}
+_NEW: dict[Kind, Template] = {
+    Kind.USER: _message(role="user", content=[_TEXT]),
+    Kind.SYSTEM: {"type": "custom_message", "customType": "note", "content": "$text", "display": True},
+    Kind.ASSISTANT: _answer(_TEXT),
+    Kind.REASONING: _answer({"type": "thinking", "thinking": "$text"}),
+    Kind.TOOL_CALL: _answer({"type": "toolCall", "id": "$id", "name": "$tool", "arguments": "$arguments"}, "toolUse"),
+    Kind.TOOL_RESULT: _message(**_RESULT),
+    Kind.SUMMARY: {"type": "branch_summary", "fromId": "$from", "summary": "$text"},
+    Kind.NOTE: {"type": "label", "targetId": "$from", "label": "$text"},
+}
+_CONTENT: ValuePath = ("message", "content")
 _DETAILS: ValuePath = ("message", "details")
 
 _TRANSIENT = ("partialJson", "jsonlEvents")
@@ -90,7 +80,7 @@ class PiLens(JsonLens):
     one_line = True
     telling = (b'"usage"',)
     key, follows, keyless = "id", "parentId", "session"
-    writes = _WRITES
+    writes = tuple(_NEW)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "pi notes how it is set in lines that nobody is shown"}
     places: ClassVar[Places] = {
         **dict.fromkeys(("missing", "record", "role", "truncated"), "says what the record is: it cannot be changed"),
@@ -167,10 +157,18 @@ class PiLens(JsonLens):
         yield from copies(message.get("details"), _DETAILS, old, new) if said.count(old) <= 1 else ()
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        return messages.part(record, path, name, text)
+        """Return a new part of a line's content, or a further system prompt."""
+        if path in (_CONTENT, ("content",)):
+            return {"type": "thinking", "thinking": text} if name == "thinking" else {"type": "text", "text": text}
+        return text if path == ("systemPrompt",) and isinstance(record.get("systemPrompt"), list) else None
 
     def room(self, record: JsonObject) -> ValuePath | None:
-        return messages.room(record)
+        message = as_object(record.get("message"))
+        if message.get("role") == "toolResult":
+            return _CONTENT
+        parts = enumerate(as_list(message.get("content")))
+        called = next((at for at, part in parts if as_object(part).get("type") == "toolCall"), None)
+        return None if called is None else (*_CONTENT, called, "arguments")
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         return messages.calls(record)
@@ -178,7 +176,11 @@ class PiLens(JsonLens):
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)
         parent = "" if before.get("type") == "session" else as_text(before.get("id"))
-        said = _said(kind, text, before, parent, now_ms, more)
+        if kind is Kind.NOTE and not parent:
+            raise UsageError("no note can be written in pi here: it labels an entry by its id; write user or system")
+        earlier = as_object(before.get("message"))
+        model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
+        said = templates.record(_NEW[kind], kind, text, now_ms, more, model=model, **{"from": parent or "root"})
         line: JsonObject = {"type": said.pop("type")}
         # sessions of version 1 are no trees: their lines have no ids
         if parent or _is_tree(before):

@@ -100,23 +100,6 @@ def calls(line: JsonObject) -> Iterator[CallLink]:
             yield CallLink(_CONTENT, at, call, True)
 
 
-def part(line: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-    """Return a new part of a line's content, or a further system prompt."""
-    if path in (_CONTENT, ("content",)):
-        return {"type": "thinking", "thinking": text} if name == "thinking" else {"type": "text", "text": text}
-    return text if path == ("systemPrompt",) and isinstance(line.get("systemPrompt"), list) else None
-
-
-def room(line: JsonObject) -> ValuePath | None:
-    """Return the place for the arguments of a call, or the content of a result, that has none."""
-    message = as_object(line.get("message"))
-    if message.get("role") == "toolResult":
-        return _CONTENT
-    parts = enumerate(as_list(message.get("content")))
-    called = next((at for at, part in parts if as_object(part).get("type") == "toolCall"), None)
-    return None if called is None else (*_CONTENT, called, "arguments")
-
-
 def custom(said: JsonObject, path: ValuePath, content: PiContent) -> Shown:
     """View an addition of an extension to the context: ``said`` stands at ``path`` of the line."""
     content.add(said.get("content"), (*path, "content"))
