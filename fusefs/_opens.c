@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,8 @@
 #define FIRST_HANDLE ((uint64_t)1 << 62)
 /* For so long requests are answered without a look at anything else. */
 #define TURN_NS 2000000
+/* A processor that is given away for longer has others to run: whoever asks may be one of them. */
+#define SHARED_NS 10000
 /* The most opens of watched files that Python is told of at once. */
 #define MOST_READ 256
 
@@ -370,6 +373,7 @@ static int
 take_turn(Opens *self, int fd, int64_t patience_ns)
 {
     int64_t began = now_ns(), last = began, now;
+    int shared = 0;
 
     for (;;) {
         ssize_t size = read(fd, self->request, REQUEST_BYTES);
@@ -380,6 +384,7 @@ take_turn(Opens *self, int fd, int64_t patience_ns)
                 return REQUEST;
             }
             last = now_ns();
+            shared = 0;
             if (last - began > TURN_NS)
                 return BUSY;
             continue;
@@ -391,8 +396,10 @@ take_turn(Opens *self, int fd, int64_t patience_ns)
             /* the end, or what libfuse knows better: it reads again */
             return REQUEST;
         now = now_ns();
-        if (now - last > patience_ns)
+        if (shared || now - last > patience_ns)
             return NOTHING;
+        sched_yield();
+        shared = now_ns() - now > SHARED_NS;
     }
 }
 
