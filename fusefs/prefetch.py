@@ -13,7 +13,7 @@ from fusefs.tree.tree import Tree
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
 from store.index.catalogue import Among, ContextEntry
-from store.index.views import Measure
+from store.index.views import Measure, Run
 
 log = logging.getLogger(__name__)
 
@@ -170,39 +170,41 @@ class Prefetch:
         after = tree.store.catalogue.page(first.project, after=first.name, limit=length, among=Among.LISTED)
         entries = [first, *after]
         measures = tree.store.views.measures([entry.id for entry in entries])
-        size = 0
-        for at, entry in enumerate(entries):
-            if at == length or size >= _WINDOW_BYTES:
-                self._windows_of_transcripts[first.project] = (entry.id, length)
+        window, size = entries[:length], 0
+        for at, entry in enumerate(window):
+            if size >= _WINDOW_BYTES:
+                del window[at:]
                 break
-            size += self._push_transcript(entry, measures.get(entry.id), again=again)
+            measure = measures.get(entry.id)
+            size += measure.transcript_size if measure is not None and measure.transcript_size <= _FILE_BYTES else 0
+        if len(window) < len(entries):
+            self._windows_of_transcripts[first.project] = (entries[len(window)].id, len(window))
+        shown = [(entry, runs) for entry in window if (runs := self._runs(entry, measures.get(entry.id), again=again))]
+        for (entry, _runs), sections in zip(shown, tree.store.texts.sections([runs for _, runs in shown]), strict=True):
+            ino = self._transcript(entry)
+            if len(sections) == measures[entry.id].transcript_size:
+                if self._is_taken(ino, transcript.head(entry) + sections):
+                    self.watch(ino, entry.records)
 
-    def _push_transcript(self, entry: ContextEntry, measure: Measure | None, *, again: bool) -> int:
-        """Push a transcript if all texts in it are kept, nothing in it is being changed, and it is not too large.
+    def _transcript(self, entry: ContextEntry) -> int:
+        return inodes.base(Space.PLACE, self._tree.view_id(entry.id)) + Place.TRANSCRIPT
 
-        Returns how many bytes it has.
-        """
+    def _runs(self, entry: ContextEntry, measure: Measure | None, *, again: bool) -> tuple[Run, ...]:
+        """Return the branch of a transcript to be pushed; nothing if it is being changed, is large, or in many pieces."""
         tree, store = self._tree, self._tree.store
-        view_id = tree.view_id(entry.id)
-        ino = inodes.base(Space.PLACE, view_id) + Place.TRANSCRIPT
+        view_id, ino = tree.view_id(entry.id), self._transcript(entry)
         if ino not in self._lookups or (ino in self._there and not again) or self._is_open(ino):
-            return 0
+            return ()
         if measure is None or measure.head != entry.head or measure.transcript_size > _FILE_BYTES:
-            return 0
+            return ()
         if ino in tree.served or ino in tree.known or ino in tree.own or not self._is_settled(ino):
-            return 0
+            return ()
         head, view = store.writer.head(entry.id), tree.view_at_hand(view_id)
         if head.turn != entry.head or (view is not None and view.head != entry.head) or tree.streams.any_of(view_id):
-            return 0
+            return ()
         if head.depth >= _MOST_RECORDS or len(runs := store.records.runs(entry.head)) > _MOST_RUNS:
-            return 0
-        sections = store.texts.sections(runs)
-        if len(sections) != measure.transcript_size:
-            return 0
-        data = transcript.head(entry) + sections
-        if self._is_taken(ino, data):
-            self.watch(ino, entry.records)
-        return len(data)
+            return ()
+        return runs
 
     def _is_open(self, ino: int) -> bool:
         return ino in self._open or self._tree.opens.is_open(ino)

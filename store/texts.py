@@ -1,17 +1,18 @@
 """``texts.db``: what was drawn of events, kept so that it need not be drawn again.
 
 An event's file and its section of the transcript follow from its turn, so they never change. They are kept in blocks:
-the texts of some :data:`BLOCK_BYTES` of records that follow each other, compressed as one, the file of each before its
-section, which repeats most of it. Reading a block takes a tenth of the time that drawing its events does.
+the texts of some :data:`BLOCK_BYTES` of records that follow each other, compressed as one, the files before the
+sections, which repeat most of them. Reading a block takes a tenth of the time that drawing its events does.
 
 The database may be deleted at any time, and knows no text that cannot be drawn. It is filled by imports, and for all
 else while the store is idle, and is bounded: the oldest blocks go first. A text that is not there is drawn, and so is
 one whose size is not what the index says. A checksum covers each block.
 
 A block is a number of records (32 bits, little-endian like all else), for each of them where in its file the content
-begins, and the sizes of its file and its section in bytes (32 bits each), and the texts. That place is 0 where the
-content that is searched is not the rest of the file: links lead elsewhere in it. Which turns these are is beside it:
-whoever imports makes blocks before the records are turns.
+begins, and the sizes of its file and its section in bytes (32 bits each), then the files, and then the sections: those
+of records that follow each other are one piece. That place is 0 where the content that is searched is not the rest of
+the file: links lead elsewhere in it. Which turns these are is beside it: whoever imports makes blocks before the
+records are turns.
 """
 
 import logging
@@ -19,7 +20,8 @@ import sqlite3
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import accumulate
 from time import monotonic
 
 from msgspec import Struct
@@ -33,7 +35,7 @@ from store.disk.head_format import HeadFrame, Reclaimed
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import Drawn, EventRow, Renderer
 from store.events.event import Kind
-from store.index.database import Database, Schema, held_if_full, put
+from store.index.database import Database, Row, Schema, held_if_full, put
 from store.index.views import Run
 from store.settings import Settings
 from store.upkeep.derived import PROGRESS, PerConversation
@@ -51,7 +53,7 @@ CREATE TABLE spans (
 );
 CREATE INDEX spans_by_block ON spans (block);
 """
-_SCHEMA = Schema(2, PROGRESS + _TABLES, ("auto_vacuum = INCREMENTAL",))
+_SCHEMA = Schema(3, PROGRESS + _TABLES, ("auto_vacuum = INCREMENTAL",))
 
 BLOCK_BYTES = 256 << 10
 _LARGEST_TEXT = 4 << 20
@@ -76,13 +78,19 @@ class Block(Struct, frozen=True, array_like=True, gc=False):
 
 
 class _Block(Struct, frozen=True):
-    """A block as it is read: ``places`` has of each record where its file, content and section begin, and their end.
+    """A block as it is read: where the file and the section of each record begin, and of the last one end.
 
-    The content begins at 0 where it is not there.
+    ``contents`` has where in its file the content of each begins, 0 where it is not there.
     """
 
     data: bytes
-    places: list[tuple[int, int, int, int]]
+    contents: tuple[int, ...]
+    files: list[int]
+    sections: list[int]
+
+    @property
+    def count(self) -> int:
+        return len(self.contents)
 
 
 class _Span(Struct, frozen=True):
@@ -94,8 +102,9 @@ class _Span(Struct, frozen=True):
     place: int
 
 
-_NOTHING = _Span(0, 0, _Block(b"", []), 0)
+_NOTHING = _Span(0, 0, _Block(b"", (), [0], [0]), 0)
 _UNKNOWN = -1
+_DRAWN = "texts are drawn, as they cannot be looked up: %s"
 _NOWHERE: tuple[int, int, list[tuple[int, int]]] = (0, 0, [])
 
 
@@ -138,19 +147,18 @@ class Blocks:
         if not self._of:
             return None
         heads = (_place.pack(one.content, len(one.file), len(one.section)) for one in self._drawn)
-        texts = (text for one in self._drawn for text in (one.file, one.section))
-        block = Block(self._of, zstd.compress(b"".join((_count.pack(len(self._of)), *heads, *texts)), _LEVEL))
+        files, sections = (one.file for one in self._drawn), (one.section for one in self._drawn)
+        data = b"".join((_count.pack(len(self._of)), *heads, *files, *sections))
+        block = Block(self._of, zstd.compress(data, _LEVEL))
         self.size, self._of, self._drawn = 0, [], []
         return block
 
 
 def _read(data: bytes) -> _Block:
-    start = _count.size + _place.size * _count.unpack_from(data)[0]
-    places: list[tuple[int, int, int, int]] = []
-    for content, file, section in _place.iter_unpack(data[_count.size : start]):
-        places.append((start, content and start + content, start + file, start + file + section))
-        start += file + section
-    return _Block(data, places)
+    [count] = _count.unpack_from(data)
+    sizes = struct.unpack_from(f"<{3 * count}I", data, _count.size)
+    files = [*accumulate(sizes[1::3], initial=_count.size + _place.size * count)]
+    return _Block(data, sizes[::3], files, [*accumulate(sizes[2::3], initial=files[-1])])
 
 
 class Texts(PerConversation):
@@ -189,18 +197,27 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
-    def sections(self, runs: Iterable[Run]) -> bytes:
-        """Return the sections of turns, in a row, as far as they are kept: who knows their size knows if some are not.
+    def sections(self, branches: Sequence[Iterable[Run]]) -> list[bytes]:
+        """Return the sections of each branch, in a row, as far as they are kept: its size tells if some are not.
 
-        The sizes of single ones are not compared.
+        The sizes of single ones are not compared. What is compressed is read at once, on all cores.
         """
-        found: list[bytes] = []
-        for first, count in runs:
-            for span in self._spans(first, count):
-                places = span.block.places[span.place :]
-                start, end = max(first - span.first, 0), min(span.end, first + count) - span.first
-                found += (span.block.data[middle:beyond] for _file, _content, middle, beyond in places[start:end])
-        return b"".join(found)
+        found: list[list[bytes]] = [[] for _runs in branches]
+        if self._db is not None or self._is_there():
+            try:
+                spans = [
+                    (at, number, place + max(first - start, 0), place + min(first + count - start, length))
+                    for at, runs in enumerate(branches)
+                    for first, count in runs
+                    for start, length, number, place in self._rows_of_spans(first, count)
+                ]
+                blocks = self._blocks({number for _at, number, _begin, _end in spans})
+                for at, number, begin, end in spans:
+                    if (block := blocks.get(number)) is not None and end <= block.count:
+                        found[at].append(block.data[block.sections[begin] : block.sections[end]])
+            except ConvfsError as error:
+                _LOG.info(_DRAWN, error)
+        return [b"".join(pieces) for pieces in found]
 
     def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
         missing: list[EventRow] = []
@@ -225,24 +242,26 @@ class Texts(PerConversation):
         """Return the content of an event's file, which searches cover; None if it must be drawn."""
         if (found := self._of(row)) is None:
             return None
-        block, (file, content, end, _section) = found
-        return block.data[content:end].decode() if content and end - file == row.file_size else None
+        block, at = found
+        file, end, content = block.files[at], block.files[at + 1], block.contents[at]
+        return block.data[file + content : end].decode() if content and end - file == row.file_size else None
 
     def _kept(self, row: EventRow, *, section: bool) -> bytes | None:
         if (found := self._of(row)) is None:
             return None
-        block, (file, _content, middle, end) = found
-        start, end, size = (middle, end, row.section_size) if section else (file, middle, row.file_size)
+        block, at = found
+        begins, size = (block.sections, row.section_size) if section else (block.files, row.file_size)
+        start, end = begins[at], begins[at + 1]
         return block.data[start:end] if end - start == size else None
 
-    def _of(self, row: EventRow) -> tuple[_Block, tuple[int, int, int, int]] | None:
-        """Return the block with the texts of an event, and where they are in it, None if there is none."""
+    def _of(self, row: EventRow) -> tuple[_Block, int] | None:
+        """Return the block with the texts of an event, and its place there, None if there is none."""
         span, turn = self._last, row.turn
         if not span.first <= turn < span.end:
             if row.unsure or (found := self._span(turn)) is None:
                 return None
             self._last = span = found
-        return span.block, span.block.places[span.place + turn - span.first]
+        return span.block, span.place + turn - span.first
 
     def _is_there(self) -> bool:
         """Return whether there is a database to be read; of a store that takes no writes it would be copied first."""
@@ -250,42 +269,49 @@ class Texts(PerConversation):
 
     def _span(self, turn: int) -> _Span | None:
         """Return where the texts of a turn are, None if they are nowhere."""
-        return next(self._spans(turn, 1), None)
-
-    def _spans(self, first: int, count: int) -> Iterator[_Span]:
-        """Yield where the texts of turns that follow each other are, rising."""
         if self._db is None and not self._is_there():
-            return
-        which = f"SELECT * FROM spans WHERE {_OVERLAPPING} ORDER BY first"
+            return None
         try:
-            for row in self.db.query(which, _between(first, count)):
-                start, length, number, place = self.db.checked("spans", row)
-                block = self._block(number)
-                if block is not None and place + length <= len(block.places):
-                    yield _Span(start, start + length, block, place)
+            for start, length, number, place in self._rows_of_spans(turn, 1):
+                block = self._blocks((number,)).get(number)
+                if block is not None and place + length <= block.count:
+                    return _Span(start, start + length, block, place)
         except ConvfsError as error:
             # damaged, on a full disk, or closed: it can be drawn all the same
-            _LOG.info("texts are drawn, as they cannot be looked up: %s", error)
+            _LOG.info(_DRAWN, error)
+        return None
 
-    def _block(self, number: int) -> _Block | None:
-        """Return a block, None if it was dropped just now."""
+    def _rows_of_spans(self, first: int, count: int) -> Iterator[Row]:
+        """Yield (first, count, block, place) of where the texts of turns that follow each other are, rising."""
+        which = f"SELECT * FROM spans WHERE {_OVERLAPPING} ORDER BY first"
+        return (self.db.checked("spans", row) for row in self.db.query(which, _between(first, count)))
+
+    def _blocks(self, numbers: Collection[int]) -> dict[int, _Block]:
+        """Return blocks by their numbers, but for those that were dropped just now."""
+        found: dict[int, _Block] = {}
         with self._lock:
-            if (block := self._recent.get(number)) is not None:
-                self._recent.move_to_end(number)
-                return block
-        row = self.db.one("SELECT * FROM blocks WHERE id = ?", (number,))
-        if row is None:
-            return None
-        block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
-        if is_sparing():
-            return block
+            for number in numbers:
+                if (block := self._recent.get(number)) is not None:
+                    self._recent.move_to_end(number)
+                    found[number] = block
+        missing = [number for number in numbers if number not in found]
+        if not missing:
+            return found
+        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({','.join('?' * len(missing))})", missing)
+        self.db.check_all("blocks", rows)
+        for row, data in zip(rows, zstd.decompress_all([row[1] for row in rows], _LARGEST_BLOCK), strict=True):
+            found[row[0]] = block = _read(data)
+            if not is_sparing():
+                self._remember(row[0], block)
+        return found
+
+    def _remember(self, number: int, block: _Block) -> None:
         with self._lock:
             if number not in self._recent:
                 self._held += len(block.data)
             self._recent[number] = block
             while self._held > _RECENT_BYTES and len(self._recent) > 1:
                 self._held -= len(self._recent.popitem(last=False)[1].data)
-        return block
 
     @held_if_full
     def drop(self, runs: Iterable[Run]) -> None:
@@ -346,7 +372,7 @@ class Texts(PerConversation):
             with self.db.writing() as sql:
                 self._drop_blocks(sql, rows[done - 1].turn, 1)
             # each of them once at most: those between them have no texts
-            done -= min(len(span.block.places), done)
+            done -= min(span.block.count, done)
         return [(done, len(rows))]
 
     def _fill(self, rows: Sequence[EventRow], start: int, end: int) -> int:
