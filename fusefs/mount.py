@@ -111,6 +111,7 @@ async def _serve(
         # whoever asks now is answered in a moment
         log.info("mounted")
         ready()
+        operations.tree.store.texts.warm()
         try:
             await _answer()
         finally:

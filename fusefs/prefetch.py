@@ -181,16 +181,15 @@ class Prefetch:
             self._windows_of_transcripts[first.project] = (entries[len(window)].id, len(window))
         shown = [(entry, runs) for entry in window if (runs := self._runs(entry, measures.get(entry.id), again=again))]
         for (entry, _runs), sections in zip(shown, tree.store.texts.sections([runs for _, runs in shown]), strict=True):
-            ino = self._transcript(entry)
-            if len(sections) == measures[entry.id].transcript_size:
-                if self._is_taken(ino, transcript.head(entry) + sections):
-                    self.watch(ino, entry.records)
+            ino, is_whole = self._transcript(entry), len(sections) == measures[entry.id].transcript_size
+            if is_whole and self._is_taken(ino, transcript.head(entry) + sections):
+                self.watch(ino, entry.records)
 
     def _transcript(self, entry: ContextEntry) -> int:
         return inodes.base(Space.PLACE, self._tree.view_id(entry.id)) + Place.TRANSCRIPT
 
     def _runs(self, entry: ContextEntry, measure: Measure | None, *, again: bool) -> tuple[Run, ...]:
-        """Return the branch of a transcript to be pushed; nothing if it is being changed, is large, or in many pieces."""
+        """Return the branch of a transcript to be pushed; nothing if that is being changed, large, or in pieces."""
         tree, store = self._tree, self._tree.store
         view_id, ino = tree.view_id(entry.id), self._transcript(entry)
         if ino not in self._lookups or (ino in self._there and not again) or self._is_open(ino):

@@ -281,6 +281,10 @@ class Texts(PerConversation):
             _LOG.info(_DRAWN, error)
         return None
 
+    def warm(self) -> None:
+        """Have the database opened for this thread: the first one who reads need not wait for that."""
+        self._span(1)
+
     def _rows_of_spans(self, first: int, count: int) -> Iterator[Row]:
         """Yield (first, count, block, place) of where the texts of turns that follow each other are, rising."""
         which = f"SELECT * FROM spans WHERE {_OVERLAPPING} ORDER BY first"
