@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import stat
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -29,6 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SSH = "ssh://"
 _SHOWN = 20
+_LOOK_SECONDS = 5.0
 _WORDS = {
     "new": "new",
     "grown": "grown",
@@ -48,6 +51,7 @@ def _options(command: Command) -> Command:
             click.option("--project", "projects", multiple=True, metavar="P", help="All conversations of a project."),
             click.option("--label", "labels", multiple=True, metavar="L", help="All conversations with a label."),
             click.option("--dry-run", is_flag=True, help="Show what would go, and send nothing."),
+            click.option("--watch", is_flag=True, help="Go on with what is new, until SIGTERM or Ctrl-C."),
         )
     ):
         command = option(command)
@@ -55,11 +59,15 @@ def _options(command: Command) -> Command:
 
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask before the first push to a store.")
+_redact = click.option(
+    "--redact", is_flag=True, help="Leave out what looks like a secret, in this push and all later ones to that store."
+)
 
 
 @click.command(short_help="Send conversations to another store.")
 @_options
 @_yes
+@_redact
 @click.pass_obj
 def push(
     store: Path | None,
@@ -67,7 +75,9 @@ def push(
     projects: tuple[str, ...],
     labels: tuple[str, ...],
     dry_run: bool,
+    watch: bool,
     yes: bool,
+    redact: bool,
 ) -> None:
     """Send conversations to another store: a directory, the socket of a daemon, or a directory on another machine.
 
@@ -75,30 +85,40 @@ def push(
     push to a store lists what goes, with what in it looks like a secret, and asks. What is there already is not sent
     again. What both stores have changed stands beside the other there, as a fork with the label `diverged`.
     """
-    for place, wanted in _asked(store, arguments, projects, labels, leaving=True):
-        with _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-            _push(store, here, there, place, wanted, dry_run=dry_run, yes=yes)
+    asked = list(_asked(store, arguments, projects, labels, leaving=True))
+    for look in _looks(watch=watch and not dry_run):
+        for place, wanted in asked:
+            with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
+                _push(store, here, there, place, wanted, look, dry_run=dry_run, yes=yes, redact=redact)
 
 
 @click.command(short_help="Fetch conversations from another store.")
 @_options
 @click.pass_obj
 def pull(
-    store: Path | None, arguments: tuple[str, ...], projects: tuple[str, ...], labels: tuple[str, ...], dry_run: bool
+    store: Path | None,
+    arguments: tuple[str, ...],
+    projects: tuple[str, ...],
+    labels: tuple[str, ...],
+    dry_run: bool,
+    watch: bool,
 ) -> None:
     """Fetch conversations from another store; without CONV, --project or --label, all of them.
 
     A conversation that has gone on there goes on here. What both have changed stays as it is here, and theirs stands
     beside it, as a fork with the label `diverged`. What was redacted here does not come back.
     """
-    for place, wanted in _asked(store, arguments, projects, labels, leaving=False):
-        with _both(store, place, leaving=False, dry_run=dry_run) as (here, there):
-            _pull(store, here, there, place, wanted, dry_run=dry_run)
+    asked = list(_asked(store, arguments, projects, labels, leaving=False))
+    for look in _looks(watch=watch and not dry_run):
+        for place, wanted in asked:
+            with look, _both(store, place, leaving=False, dry_run=dry_run) as (here, there):
+                _pull(store, here, there, place, wanted, look, dry_run=dry_run)
 
 
 @click.command(short_help="Pull from another store, then push to it.")
 @_options
 @_yes
+@_redact
 @click.pass_obj
 def sync(
     store: Path | None,
@@ -106,15 +126,59 @@ def sync(
     projects: tuple[str, ...],
     labels: tuple[str, ...],
     dry_run: bool,
+    watch: bool,
     yes: bool,
+    redact: bool,
 ) -> None:
     """Pull from another store, then push to it, the same conversations: those that are named, or that a [[share]] rule
     names.
     """
-    for place, wanted in _asked(store, arguments, projects, labels, leaving=True):
-        with _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-            _pull(store, here, there, place, wanted, dry_run=dry_run)
-            _push(store, here, there, place, wanted, dry_run=dry_run, yes=yes)
+    asked = list(_asked(store, arguments, projects, labels, leaving=True))
+    for look in _looks(watch=watch and not dry_run):
+        for place, wanted in asked:
+            with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
+                _pull(store, here, there, place, wanted, look, dry_run=dry_run)
+                _push(store, here, there, place, wanted, look, dry_run=dry_run, yes=yes, redact=redact)
+
+
+class _Look:
+    """A look at what is new; a ``later`` one tells of nothing else, and what is wrong with it, once, ends nothing."""
+
+    def __init__(self) -> None:
+        self.later = False
+        self._told = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        from store.errors import ConvfsError
+
+        if error is None:
+            self._told = ""
+        if not self.later or not isinstance(error, ConvfsError | OSError | click.exceptions.Exit):
+            return False
+        if not isinstance(error, click.exceptions.Exit) and str(error) != self._told:
+            self._told = str(error)
+            echo(f"convfs: {error}; looking again", err=True)
+        return True
+
+
+def _looks(*, watch: bool) -> Iterator[_Look]:
+    """Yield one look, or with ``watch`` look after look until SIGTERM or Ctrl-C."""
+    look = _Look()
+    if not watch:
+        yield look
+        return
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    while not ended.is_set():
+        yield look
+        if not look.later:
+            echo("Watching both stores; Ctrl-C ends.", err=True)
+        look.later = True
+        ended.wait(_LOOK_SECONDS)
 
 
 class _Wanted:
@@ -251,7 +315,16 @@ def _ssh(place: str) -> tuple[str, ...]:
 
 
 def _push(
-    store: Path | None, here: Backend, there: Backend, place: str, wanted: _Wanted, *, dry_run: bool, yes: bool
+    store: Path | None,
+    here: Backend,
+    there: Backend,
+    place: str,
+    wanted: _Wanted,
+    look: _Look,
+    *,
+    dry_run: bool,
+    yes: bool,
+    redact: bool,
 ) -> None:
     from fusefs.cli.backend import store_root
     from store.service.exchange import Transfer, reached_by, since
@@ -261,9 +334,10 @@ def _push(
     chosen = wanted.chosen(here)
     own, other = reached_by(here, there)
     _are_two(own, other, place)
-    key = f"push {chosen}"
+    redact = redact or done.redacts(root, other.store_id)
+    key = f"{done.REDACTED if redact else 'push'} {chosen}"
     with _shown("Pushing") as show:
-        transfer = Transfer(here, there, show)
+        transfer = Transfer(here, there, show, redacted=redact)
         offers = transfer.offers(chosen, since(done.reached(root, other.store_id, key), own, other))
         named = bool(wanted.names)
         if dry_run or not (yes or done.has_pushed(root, other.store_id)):
@@ -271,15 +345,17 @@ def _push(
     if dry_run:
         return
     if not (yes or done.has_pushed(root, other.store_id)):
-        _agree(here, going, place)
+        _agree(here, going, place, redact=redact)
     with _shown("Pushing") as show:
-        transfer = Transfer(here, there, show)
+        transfer = Transfer(here, there, show, redacted=redact)
         outcomes = transfer.run(offers, named=named)
     _note(root, other.store_id, key, own, there, outcomes)
-    _tell("Pushed to", place, outcomes, transfer.bytes)
+    _tell("Pushed to", place, outcomes, transfer.bytes, look)
 
 
-def _pull(store: Path | None, here: Backend, there: Backend, place: str, wanted: _Wanted, *, dry_run: bool) -> None:
+def _pull(
+    store: Path | None, here: Backend, there: Backend, place: str, wanted: _Wanted, look: _Look, *, dry_run: bool
+) -> None:
     from fusefs.cli.backend import store_root
     from store.service.exchange import Transfer, reached_by, since
     from store.transfer import progress as done
@@ -299,7 +375,7 @@ def _pull(store: Path | None, here: Backend, there: Backend, place: str, wanted:
         outcomes = transfer.run(offers, named=bool(wanted.names))
     if chosen is not None:
         _note(root, other.store_id, key, other, here, outcomes)
-    _tell("Pulled from", place, outcomes, transfer.bytes)
+    _tell("Pulled from", place, outcomes, transfer.bytes, look)
 
 
 def _are_two(own: Place, other: Place, place: str) -> None:
@@ -332,7 +408,7 @@ def _going(transfer: Transfer, offers: Sequence[Offer], *, named: bool) -> list[
     return going
 
 
-def _agree(here: Backend, going: Sequence[tuple[int, str]], place: str) -> None:
+def _agree(here: Backend, going: Sequence[tuple[int, str]], place: str, *, redact: bool) -> None:
     """List what in the conversations looks like a secret, and ask. Raises Abort where the answer is no."""
     from store.service.exchange import suspects
 
@@ -342,7 +418,8 @@ def _agree(here: Backend, going: Sequence[tuple[int, str]], place: str) -> None:
         raise click.UsageError("no terminal to ask on before the first push: add --yes, or --dry-run to see it only")
     found = here.call(suspects([context for context, _name in going]))
     if found:
-        echo("In these, something looks like a secret (`convfs redact --secrets` removes it):")
+        how = "it is left out" if redact else "--redact leaves it out, `convfs redact --secrets` removes it here"
+        echo(f"In these, something looks like a secret; {how}:")
         write_table([("", visible.line(one.name), f"{one.count} {one.kind}") for one in found[:_SHOWN]])
         if len(found) > _SHOWN:
             echo(f"… and {len(found) - _SHOWN} more")
@@ -361,8 +438,10 @@ def _shown(label: str) -> Iterator[Callable[[Any], None] | None]:
         yield show
 
 
-def _tell(deed: str, place: str, outcomes: Sequence[Outcome], size: int) -> None:
+def _tell(deed: str, place: str, outcomes: Sequence[Outcome], size: int, look: _Look) -> None:
     counts = Counter(one.what for one in outcomes if one.name or one.what != "same")
+    if look.later and not counts.keys() - {"same", "gone", "refused", "wanted"}:
+        return
     told = [f"{counts[what]} {words}" for what, words in _WORDS.items() if counts[what]] or ["nothing new"]
     echo(f"{deed} {place}: {', '.join(told)}" + (f" ({size_text(size)})." if size else "."))
     for one in outcomes:

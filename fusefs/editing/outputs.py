@@ -271,7 +271,7 @@ class Outputs(Removing[Key, None]):
         key = node.key
         self._orphan(node)
         if self.growing(key):
-            durable.remove(self.path(key))
+            self._artifacts.drop(self.context(key), key.outputs, key.name)
         if self._kept(key) is not None:
             self._hide(key)
         self._forget_names(key)

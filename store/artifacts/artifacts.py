@@ -3,6 +3,9 @@
 An output that is being written is a file below ``scratch/.growing/``, which reserves its number: so outputs survive a
 killed process, with the bytes that it had written. When an output ends, its content is chunked into the store and named
 in the conversation's metadata, and the file is removed.
+
+In a space, another machine may begin an output at the same moment. So a number is reserved in the metadata, too, until
+the output ends: by a commit that nobody who reserves or ends another one may have come before.
 """
 
 import logging
@@ -21,7 +24,7 @@ from store.conversations.contexts import Contexts
 from store.conversations.library import Library
 from store.disk import durable, files
 from store.errors import Conflict, ConvfsError, NotFound, UsageError
-from store.events.conversation import SORTS, Outputs
+from store.events.conversation import BEGUN, SORTS, Outputs
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +116,33 @@ class Artifacts:
         Raises as :func:`listed_name`.
         """
         with self._numbering:
-            taken = self.listed(context, outputs).keys() - leaving
-            name = listed_name(outputs, asked, taken, parent=parent)
-            os.close(self.open(context, outputs, name))
-        return name
+            while True:
+                begun = self._begun(context)
+                elsewhere = {key.removeprefix(outputs.key) for key in begun if key.startswith(outputs.key)}
+                taken = (self.listed(context, outputs).keys() | elsewhere) - leaving
+                name = listed_name(outputs, asked, taken, parent=parent)
+                machine = self._catalogue.machine
+                with suppress(Conflict):
+                    if machine:
+                        now = {**begun, outputs.key + name: machine}
+                        self._contexts.set_metadata(context, {BEGUN: now}, {BEGUN: begun or None})
+                    os.close(self.open(context, outputs, name))
+                    return name
+
+    def _begun(self, context: int) -> dict[str, object]:
+        """Return the outputs that machines of a space are writing, by their keys in metadata."""
+        begun = self._catalogue.entry(context).metadata.get(BEGUN)
+        return begun if isinstance(begun, dict) else {}
+
+    def _settle(self, context: int, key: str, changes: dict[str, object]) -> None:
+        """Make changes of metadata, and no longer reserve the number of an output."""
+        while key in (begun := self._begun(context)):
+            left = {other: machine for other, machine in begun.items() if other != key}
+            with suppress(Conflict):
+                self._contexts.set_metadata(context, {**changes, BEGUN: left or None}, {BEGUN: begun})
+                return
+        if changes:
+            self._contexts.set_metadata(context, changes)
 
     def open(self, context: int, outputs: Outputs, name: str) -> int:
         """Open the file of an output for writing; return its descriptor."""
@@ -159,6 +185,8 @@ class Artifacts:
     def drop(self, context: int, outputs: Outputs, name: str) -> None:
         with suppress(FileNotFoundError):
             durable.remove(self.path(context, outputs, name))
+        with suppress(NotFound):
+            self._settle(context, outputs.key + name, {})
 
     def take(self, fd: int, name: str) -> Output:
         """Store the content of a file durably, for a caller in ``relying()``; holds a few MB of it in memory."""
@@ -238,7 +266,8 @@ class Artifacts:
 
     def keep(self, context: int, outputs: Outputs, output: Output) -> None:
         """Name an output in its conversation's metadata, replacing any of that name."""
-        self._contexts.set_metadata(context, {outputs.key + output.name: _told(output)})
+        key = outputs.key + output.name
+        self._settle(context, key, {key: _told(output)})
 
     def remove(self, context: int, outputs: Outputs, *names: str) -> None:
         """Remove outputs from a conversation. UsageError for files that came with a session: exports need them."""

@@ -357,11 +357,16 @@ class Contexts:
         load.sync()
         return []
 
-    def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
-        """Change metadata of a context: keys replace, None removes."""
+    def set_metadata(
+        self, context_id: int, changes: dict[str, object], expected: Mapping[str, object] | None = None
+    ) -> None:
+        """Change metadata of a context: keys replace, None removes.
+
+        Raises Conflict unless the values ``expected`` are there.
+        """
         self._known(context_id)
         with self.labelling if "labels" in changes else nullcontext():
-            self._writer.submit(Request(context_id, changes=_json(changes)))
+            self._writer.submit(Request(context_id, changes=_json(changes), expected_metadata=expected))
 
     def canonicalize(self, type_name: str) -> None:
         """Store payloads of a type that are appended in their canonical form, until the store is closed.

@@ -55,6 +55,7 @@ class _Merge:
     def __init__(self, store: Store, context: int, base: tuple[Run, ...], theirs: tuple[Run, ...], ours: Base) -> None:
         shared = branch.shared(base, theirs)
         gone = _behind(store, base, shared)
+        self._store = store
         self._ours = ours
         self._come = come = _behind(store, theirs, shared)
         self._instead: dict[int, Turn | None] = {}
@@ -86,6 +87,23 @@ class _Merge:
                 self._here[come[at].turn_id] = here
             if not edited:
                 self._instead[here] = come[at] if at < paired else None
+        if self._extra:
+            self._pass_known(context, base)
+
+    def _pass_known(self, context: int, base: tuple[Run, ...]) -> None:
+        """Take records that ours goes on with for theirs: they came from another store, which had them sooner."""
+        last = branch.length(base)
+        at = 0
+        for number, mine, count in self._store.library.lineage.places(context, base, self._ours.runs):
+            if number <= last < number + count:
+                at = mine + last - number
+        while at and self._extra and at < self._ours.length:
+            turn = self._store.turns.get(branch.position(self._ours.runs, at + 1))
+            if not _alike(self._extra[0], turn):
+                return
+            at += 1
+            self._here[self._extra[0].turn_id] = at
+            self._extra = self._extra[1:]
 
     def pieces(self) -> Iterator[Piece]:
         done = 0

@@ -102,6 +102,12 @@ OWN_PLACE = "own_place"
 MOVED_FROM = "moved_from"
 """The key of metadata for the projects that a conversation was in when they were moved."""
 
+BEGUN = "begun"
+"""The key of metadata for the outputs that machines of a space are writing: by key, the machine."""
+
+CAME_FROM = "came_from"
+"""The key of metadata for the store, the machine and the path there that a conversation came from."""
+
 CALLED = "called"
 """The key of metadata for the earlier projects and names of a conversation, before its session had better ones."""
 

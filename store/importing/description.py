@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from msgspec import structs
 
 from store.conversations.names import MOST_NAMES, free_name, project_name, slug, stem
-from store.events.conversation import CALLED, NAMING, called_before
+from store.events.conversation import CALLED, CAME_FROM, NAMING, called_before
 from store.formats.core.format import About, Source, Titled
 from store.importing.projects import project_for
 from store.importing.snapshot import path_text
@@ -122,6 +122,12 @@ def on_machine(store: Store) -> dict[str, object]:
     """Return the metadata that says which machine of a space imports, nothing for a store that is in none."""
     machine = store.catalogue.machine
     return {"machine": machine} if machine else {}
+
+
+def claimed(store: Store, known: ContextEntry) -> dict[str, object]:
+    """Return the change that makes a conversation which another machine or store has brought that of this machine."""
+    changes = {key: value for key, value in on_machine(store).items() if known.metadata.get(key) != value}
+    return changes | ({CAME_FROM: None} if CAME_FROM in known.metadata else {})
 
 
 def clean(text: str) -> str:

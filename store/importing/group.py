@@ -24,6 +24,7 @@ from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
 from store.importing.prepared import Prepared
 from store.importing.snapshot import Passed, nowhere
+from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
 from store.index.views import Measure, Run
 from store.store import Store
@@ -276,6 +277,7 @@ class _Ending(Struct):
     changes: dict[str, object]
     imported: int
     turns: list[NewTurn]
+    unclaimed: Unclaimed | None
 
 
 class Group:
@@ -298,18 +300,26 @@ class Group:
     def full(self) -> bool:
         return self._size >= _BYTES or len(self._endings) >= _SESSIONS
 
-    def end(self, appender: Appender, context: int | None, changes: dict[str, object], imported: int) -> None:
+    def end(
+        self,
+        appender: Appender,
+        context: int | None,
+        changes: dict[str, object],
+        imported: int,
+        unclaimed: Unclaimed | None = None,
+    ) -> None:
         """Queue what waits in ``appender`` for a commit that moves the head of ``context`` (None: a new one) to it.
 
         ``changes`` is metadata; the time of a record becomes its ``updated_ms``. ``imported`` is the turn that the
         previous import moved the head to: if the context is no longer there, people have edited it, and what is new
-        is brought into that.
+        is brought into that. Fails with Overtaken where another machine of a space has imported the same session
+        since ``unclaimed``.
         """
         self._size += appender.size
         self.arrived |= appender.arrived
         begins = changes.get("begins")
         self.begins.update(begins if isinstance(begins, list) else ())
-        self._endings.append(_Ending(appender, context, changes, imported, appender.turns()))
+        self._endings.append(_Ending(appender, context, changes, imported, appender.turns(), unclaimed))
 
     def hurry(self) -> None:
         """Commit everything that waits so far, for somebody needs it; :meth:`commit` tells of the errors."""
@@ -334,6 +344,8 @@ class Group:
                 action="import",
                 aliases=tuple(appender.aliases.values()),
                 expected_head=self._expected(ending),
+                still=ending.unclaimed.still(ending.changes) if ending.unclaimed and not ending.context else None,
+                name=self._name(ending),
             )
             waiting.append((ending, measured, request))
         self._store.writer.submit_all([request for _ending, _measured, request in waiting])
@@ -346,7 +358,9 @@ class Group:
         whole: list[tuple[int, int]] = []
         for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
-            if isinstance(error, Conflict) and ending.context is not None:
+            if isinstance(error, Conflict) and self._is_overtaken(ending):
+                error = Overtaken(str(error))
+            elif isinstance(error, Conflict) and ending.context is not None:
                 # its turns, without anything that shows them
                 aliases = tuple(appender.aliases.values())
                 request = Request(0, parent=appender.parent, turns=ending.turns, move_head=False, aliases=aliases)
@@ -384,6 +398,20 @@ class Group:
         self.hurry()
         told, self._told = self._told, []
         return told
+
+    def _is_overtaken(self, ending: _Ending) -> bool:
+        """Return whether another machine has brought in the session, or taken the name of a conversation."""
+        if ending.context is None or self._name(ending) is not None:
+            return True
+        with suppress(NotFound):
+            return self._store.catalogue.entry(ending.context).imported_head != ending.imported
+        return False
+
+    def _name(self, ending: _Ending) -> tuple[str, str] | None:
+        """Return the name that nobody else may have at the commit: in a space, others give names meanwhile."""
+        project, name = ending.changes.get("project"), ending.changes.get("name")
+        is_given = isinstance(project, str) and isinstance(name, str) and self._store.catalogue.machine
+        return (str(project), str(name)) if is_given else None
 
     def _expected(self, ending: _Ending) -> int | None:
         """Return the tip that the context of a session must have so that its head can be moved."""

@@ -3,11 +3,6 @@
 A session's records go in as turns that no branch shows yet, a batch at a time; its conversation appears (or grows)
 with one last commit that moves the head and keeps the cursor; those of small sessions are made together. Interrupted
 anywhere, the next import begins that session again and finds its content already there.
-
-Sessions whose files were moved: a session at a new path is the same one if nothing is at its old path.
-
-A tool that archives a session, and a person who renames a project's folder, move files. Ids alone do not tell, since
-copies have the same: the file must also begin as the session did when it was imported last.
 """
 
 import logging
@@ -15,7 +10,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
@@ -26,101 +20,31 @@ from store.disk.files import temporary_folder
 from store.errors import ConvfsError, StoreFailed
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
-from store.formats.core.look import Look, open_regular, read_head
+from store.formats.core.look import Look, read_head
 from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
 from store.importing import cxdb
 from store.importing.crew import Crew, processes
-from store.importing.description import clean
 from store.importing.group import Group
-from store.importing.likeness import Continuation
+from store.importing.identity import Known, Moved
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
-from store.importing.reading import LOOKED_AT, beginning
 from store.importing.records import Done
 from store.importing.session import FileImport, Progress, SessionImport, unpacked_path
-from store.importing.snapshot import Snapshot, begins, is_rendered, path_text, rendition, text_path, unchanged
+from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
+from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
-from store.importing.walk import Found, Skipped, Unreadable, is_empty, leads_into, own_mounts, walk
+from store.importing.walk import Found, Skipped, Unreadable, is_empty, walk
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LOG = logging.getLogger(__name__)
 
-_LOOKED_AT = 256 << 10
-_DESCRIBED_BY = 20
 _WORTH_BYTES = 16 << 20
 """New sessions of so many bytes together are worth other processes: these take a moment to start."""
 _AHEAD_BYTES = 64 << 20
 _AHEAD = 1024
 """The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
-_MOST = 64
-"""The most sessions of the same id, or the same beginning, that are looked at."""
-
-
-class _Moved:
-    """Finds in ``store`` the sessions that were moved. Used for one import."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._mounts = own_mounts()
-        self._found: set[int] = set()
-        """The conversations whose sessions have been found: another file is another session."""
-
-    def to(self, format_: Format, source: Source, unpacked: Path | None = None) -> ContextEntry | None:
-        """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
-
-        Its records are in ``unpacked`` if the session's file holds them compressed.
-        """
-        files, main = source.first[:LOOKED_AT], unpacked or source.main
-        records = [*(path.read_bytes() for path in files), *_first(format_, main)]
-        for entry, of_its_id in self._like(format_, source, records):
-            path = text_path(entry.source)
-            # a file in a mount must not be looked at by its own daemon, and is there
-            if leads_into(path, self._mounts) or os.path.lexists(path):
-                continue
-            if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
-                self._found.add(entry.id)
-                return entry
-        return None
-
-    def _like(self, format_: Format, source: Source, records: list[bytes]) -> Iterator[tuple[ContextEntry, bool]]:
-        """Yield conversations imported from elsewhere, of the same id (then True), or with the same beginning."""
-        seen = set(self._found)
-        session = format_.about(source, records).session_id
-        origins = [("session", clean(session))]
-        origins += [("begins", beginning(record, format_)) for record in records[:LOOKED_AT]]
-        for kind, own in origins if records else ():
-            for entry in self._store.catalogue.by_origin(kind, format_.name, own, most=_MOST):
-                if entry.id not in seen and entry.source and entry.imported_head and "part" not in entry.metadata:
-                    seen.add(entry.id)
-                    yield entry, kind == "session"
-
-    def _goes_on(
-        self, format_: Format, source: Source, main: Path, entry: ContextEntry, *, of_its_id: bool
-    ) -> bool:
-        imported = read_as(entry.metadata, Imported)
-        if imported is None or bool(imported.main) != (source.main != source.path):
-            return False
-        cursor = imported.cursor
-        if cursor.offset > cursor.since and begins(main, cursor):
-            return True
-        now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
-        return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
-
-    def _records(self, format_: Format, source: Source, main: Path) -> Iterator[bytes]:
-        yield from (path.read_bytes() for path in source.first)
-        with Snapshot(main, self._store.files.aside.scratch) as snapshot:
-            for span in format_.spans(snapshot.data, 0):
-                yield bytes(snapshot.data[span.start : span.end])
-                snapshot.passed(span.end)
-
-
-def _first(format_: Format, path: Path) -> list[bytes]:
-    with open_regular(path) as file:
-        head = file.read(_LOOKED_AT + 1)
-    with memoryview(head) as data:
-        spans = islice(format_.spans(data, 0), _DESCRIBED_BY)
-        ends = min(len(head), _LOOKED_AT)
-        return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= _LOOKED_AT]
+_PATIENCE = 8
+"""How often a session is looked for, while other machines bring it in."""
 
 
 class Counts(Struct):
@@ -199,7 +123,7 @@ class Importer:
         # a page may have been written since the store was opened
         wrong = learn(self._store.root / paths_of_store.FORMATS)
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
-        run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), _Moved(self._store))
+        run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), Moved(self._store))
         try:
             for path in paths:
                 if not format_name and cxdb.is_data(path):
@@ -227,7 +151,7 @@ class _Run(Struct):
     by_hand: bool
     pruned: bool
     group: Group
-    moved: _Moved
+    moved: Moved
     report: ImportReport = field(default_factory=ImportReport)
     tools: dict[str, Counts] = {}
     planned: list[Planned] = []
@@ -363,12 +287,17 @@ class _Run(Struct):
                 self.store.search.add(gathered, shown, self.opening)
 
     def _commit_waiting(self) -> None:
-        waiting, self.waiting = self.waiting, {}
-        for (path, (source, done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
-            if error is None:
-                self._came(source, done, unseen)
-            else:
-                self._failed(path, error)
+        for count in range(_PATIENCE):
+            waiting, self.waiting = self.waiting, {}
+            for (path, (source, done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
+                if error is None:
+                    self._came(source, done, unseen)
+                elif isinstance(error, Overtaken) and count + 1 < _PATIENCE:
+                    self._try(source)
+                else:
+                    self._failed(path, error)
+            if not self.waiting:
+                break
         self._file_words()
 
     def show_arrived(self) -> None:
@@ -383,27 +312,30 @@ class _Run(Struct):
                 self.store.contexts.set_metadata(entry.id, {"missing": left or None})
 
     def _take(self, source: Source) -> None:
-        format_ = format_named(source.format)
         if source.path in self.waiting:
             self.commit()
         # two imports at once would both find a session new, or take the same name
         if not self.holds:
             self.store.importing.acquire()
             self.holds = True
-        try:
-            self._import(source, format_)
-        except (ConvfsError, OSError) as error:
-            self._failed(source.path, error)
+        self._try(source)
         if self.group.full:
             self.commit()
         elif not self.waiting:
             self.release()
+
+    def _try(self, source: Source) -> None:
+        try:
+            self._import(source, format_named(source.format))
+        except (ConvfsError, OSError) as error:
+            self._failed(source.path, error)
 
     def _format_of(self, source: Source) -> Format:
         own = next((format_ for format_ in self.formats if format_.name == source.format), None)
         return own or format_named(source.format)
 
     def _import(self, source: Source, format_: Format) -> None:
+        unclaimed = Unclaimed.now(self.store)
         known = self._known(source.path)
         if self._as_it_was(source.path, known) is not None:
             self._unchanged(source.format)
@@ -413,12 +345,15 @@ class _Run(Struct):
             self.report.pruned += 1
             return
         goes_on = known is not None and format_.once_whole
-        if format_.unpacked:
-            known = known or self._before_packing(source, format_)
-            goes_on = known is not None
+        found = self._before_packing(source, format_) if format_.unpacked and known is None else None
+        goes_on = goes_on or bool(format_.unpacked and (known or found))
         if _may_have_parts(format_) and not goes_on and self._import_parts(source, format_):
             return
-        known = known or self.moved.to(format_, source)
+        if known is None and (found := found or self.moved.to(format_, source)) is not None:
+            if found.older:
+                self._unchanged(source.format)
+                return
+            known = found.entry
         if self.dry_run:
             self._count(source, Done(changed=True, new=known is None))
             name = f"{known.project}/{known.name}" if known and known.name else ""
@@ -426,14 +361,14 @@ class _Run(Struct):
             self.planned.append(Planned(path_text(source.path), source.format, *counts, name))
             return
         prepared = self.crew.of(source) if self.crew is not None and known is None else None
-        session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared)
+        session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared, unclaimed=unclaimed)
         done = session.run(self.progress)
         if session.records.ended:
             self.waiting[source.path] = source, done, session.records.unseen
         else:
             self._came(source, done, session.records.unseen)
 
-    def _before_packing(self, source: Source, format_: Format) -> ContextEntry | None:
+    def _before_packing(self, source: Source, format_: Format) -> Known | None:
         """Return the conversation of a compressed session that came in before it was compressed."""
         with rendition(self._scratch(), format_, source) as unpacked:
             return self.moved.to(format_named(format_.unpacked), source, unpacked)
@@ -446,12 +381,25 @@ class _Run(Struct):
     def _import_parts(self, source: Source, format_: Format) -> bool:
         """Import a file of many conversations; return whether it is one."""
         self._commit_waiting()
-        path, known, group = path_text(source.path), self._file(source.path), Group(self.store)
+        path = path_text(source.path)
         scratch = self._scratch() if is_rendered(format_) else None
-        file = FileImport(
-            self.store, group, format_, source, known, by_hand=self.by_hand, pruned=self.pruned, scratch=scratch
-        )
-        found = file.run(self.progress, dry_run=self.dry_run)
+        for _time in range(_PATIENCE):
+            unclaimed = Unclaimed.now(self.store)
+            known, group = self._file(source.path), Group(self.store)
+            file = FileImport(
+                self.store,
+                group,
+                format_,
+                source,
+                known,
+                unclaimed,
+                by_hand=self.by_hand,
+                pruned=self.pruned,
+                scratch=scratch,
+            )
+            found = file.run(self.progress, dry_run=self.dry_run)
+            if not file.overtaken:
+                break
         if found is None:
             return False
         self.report.errors += file.problems

@@ -17,6 +17,7 @@ from store.importing.likeness import Copied, Likeness, Spelling, collected, is_o
 from store.importing.provenance import missing_of, read_files
 from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, Samples
 from store.importing.snapshot import Passed, hash_of_large
+from store.importing.unclaimed import Unclaimed
 from store.importing.unseen import Unseen
 from store.index.catalogue import ContextEntry
 from store.index.views import Measure, Run
@@ -88,12 +89,14 @@ class RecordIntake:
         source: Source,
         known: ContextEntry | None,
         unseen: Unseen,
+        unclaimed: Unclaimed | None = None,
     ) -> None:
         self._store = store
         self._group = group
         self._format = format_
         self._source = source
         self._known = known
+        self._unclaimed = unclaimed
         self.head = known.imported_head if known else 0
         # the records of imports, not those of the conversation, which may have been edited
         self.runs: tuple[Run, ...] = ()
@@ -333,7 +336,7 @@ class RecordIntake:
                 # where the head moves to is where imports are, unless people have edited what they move
                 changes["imported_head"] = None
             self.ended = True
-            self._group.end(self.appending(), known.id if known else None, changes, self.head)
+            self._group.end(self.appending(), known.id if known else None, changes, self.head, self._unclaimed)
         return self.done(changes, size, changed=changed)
 
     def done(self, changes: dict[str, object], size: int, *, changed: bool) -> Done:

@@ -18,13 +18,13 @@ from msgspec import Struct
 from store.commit.request import Request
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
-from store.errors import ConvfsError, DamageError, UsageError
-from store.events.conversation import NAMING
+from store.errors import Conflict, ConvfsError, DamageError, UsageError
+from store.events.conversation import CAME_FROM, NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
 from store.formats.core.format import About, Format, Part, Source, Span
 from store.ids import Hash, hash_bytes, now_ms, patch_of
 from store.importing.crew import Records
-from store.importing.description import clean, introduction, may_be_renamed, news, on_machine
+from store.importing.description import claimed, clean, introduction, may_be_renamed, news, on_machine
 from store.importing.envelope import (
     Envelope,
     EnvelopeBuilder,
@@ -55,6 +55,7 @@ from store.importing.snapshot import (
     rendition,
     stamps_of,
 )
+from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -129,13 +130,15 @@ class SessionImport(_Import):
         known: ContextEntry | None,
         written: Written | None = None,
         prepared: Records | None = None,
+        unclaimed: Unclaimed | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
         self._written = written
         self._path = written.path if written else unpacked_path(format_, source.path)
         """The path of the session that its conversation records."""
         self._known = known
-        self.records = RecordIntake(store, group, format_, source, known, Unseen())
+        self._unclaimed = unclaimed
+        self.records = RecordIntake(store, group, format_, source, known, Unseen(), unclaimed)
         self._prepared = prepared
         # if the conversation's records cannot be determined, all of the session is brought in anew
         self._imported = read_as(known.metadata, Imported) if known and not self.records.lost else None
@@ -167,6 +170,8 @@ class SessionImport(_Import):
             changes |= self._describe(whole)
         if known and known.source != path_text(self._path):
             changes["source"] = path_text(self._path)
+        if known:
+            changes |= claimed(self._store, known)
         return records.end(changes, whole.size)
 
     def _take_prepared(self, progress: Progress | None) -> Whole | None:
@@ -188,7 +193,9 @@ class SessionImport(_Import):
             passed(prepared.whole.size)
             return prepared.whole
         passed(0)
-        self.records = RecordIntake(self._store, self._group, self._format, self._source, None, Unseen())
+        self.records = RecordIntake(
+            self._store, self._group, self._format, self._source, None, Unseen(), self._unclaimed
+        )
         return None
 
     def _stamps(self) -> Stamps:
@@ -366,11 +373,12 @@ class _Parts:
         return self._found[at]
 
     def _find(self, at: int) -> ContextEntry | None:
+        catalogue, names = self._store.catalogue, ("part", self._format.name, self.key(at))
         entries = [
             entry
-            for entry in self._store.catalogue.by_origin("part", self._format.name, self.key(at), most=-1)
-            # its file is another machine's
-            if "came_from" not in entry.metadata
+            for entry in (*catalogue.by_origin(*names, most=-1), *catalogue.elsewhere(*names))
+            # its file is that of another store
+            if CAME_FROM not in entry.metadata
         ]
         for entry in entries:
             if entry.metadata.get("file") == self._file:
@@ -413,6 +421,7 @@ class FileImport(_Import):
         format_: Format,
         source: Source,
         file: ContextEntry | None,
+        unclaimed: Unclaimed | None = None,
         *,
         by_hand: bool = True,
         pruned: bool = False,
@@ -423,6 +432,9 @@ class FileImport(_Import):
         self._by_hand = by_hand
         self._with_pruned = pruned
         self._file = file.id if file else 0
+        self._unclaimed = unclaimed
+        self.overtaken = False
+        """True if another machine has brought in some of it meanwhile: it is to be imported once more."""
         self._imported = read_as(file.metadata, ImportedFile) if file else None
         self._heads: dict[str, int] = {}
         """The tips, by conversation, whose records are in the file instead of those that were imported from it."""
@@ -475,7 +487,11 @@ class FileImport(_Import):
                     # or a database holds nothing yet, or nothing that it holds may be here
                     self.left_out = count - len(left)
                     return [self._surveyed(parts, at) for at in left]
-                self._file = self._stand_for()
+                try:
+                    self._file = self._stand_for()
+                except Conflict:
+                    self.overtaken = True
+                    return []
             self._heads = imported.heads(snapshot.data) if imported else {}
             places = self._bring(snapshot, parts, stamps, progress)
             layout = Layout(_between(snapshot, parts), tuple(places))
@@ -602,7 +618,7 @@ class FileImport(_Import):
     def _part(self, snapshot: Snapshot, parts: _Parts, at: int, base: _Brought | None, modified_ms: int) -> _Brought:
         """Read one conversation; its new part waits for a commit."""
         store, source, part, known = self._store, self._source, parts.parts[at], parts.known(at)
-        records = RecordIntake(store, self._group, self._format, source, known, self.unseen)
+        records = RecordIntake(store, self._group, self._format, source, known, self.unseen, self._unclaimed)
         if known is not None and (tip := self._heads.get(str(known.id))):
             # what was pruned since is not compared with
             with suppress(ConvfsError):
@@ -620,7 +636,9 @@ class FileImport(_Import):
             snapshot.passed(span.start)
         size = parts.size(at)
         elsewhere = known is not None and known.metadata.get("file") != self._file
-        if elsewhere and not records.added and 0 < records.number < records.kept:
+        # the same as in a file of another machine is no news either
+        news_from = records.kept + int(known is not None and bool(claimed(store, known)))
+        if elsewhere and not records.added and 0 < records.number < news_from:
             # an older file than the one that it came from last
             done = records.done({}, size, changed=False)
         else:
@@ -635,6 +653,8 @@ class FileImport(_Import):
                 if base is not None and base.context:
                     changes["forked_from"] = {"context": base.context, "turn": branch.position(shared, part.shared)}
             more: dict[str, object] = {"file": self._file, "missing": records.missing or None}
+            if known is not None:
+                more |= claimed(store, known)
             before = known.metadata if known else {}
             changes |= {name: value for name, value in more.items() if before.get(name) != value}
             done = records.end(changes, size)
@@ -647,6 +667,7 @@ class FileImport(_Import):
         errors = iter(self._group.commit())
         for brought, records in waiting:
             error = next(errors) if records.ended else None
+            self.overtaken = self.overtaken or isinstance(error, Overtaken)
             if error is not None:
                 self.problems.append(f"{brought.done.project}/{brought.done.name}: {error}")
                 continue
@@ -670,7 +691,8 @@ class FileImport(_Import):
 
     def _stand_for(self) -> int:
         described = {"layout_of": path_text(self._source.path), "format": self._source.format} | on_machine(self._store)
-        request = Request(None, changes=msgspec.json.encode(described), move_head=False)
+        still = self._unclaimed.still(described) if self._unclaimed else None
+        request = Request(None, changes=msgspec.json.encode(described), move_head=False, still=still)
         return self._store.writer.submit(request).head.context
 
     def _note(self, imported: ImportedFile) -> None:

@@ -1,6 +1,6 @@
 """Look-ups of conversations in the index: by project and name, by day, by last change, by source."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from store import visible
 from store.errors import NotFound
-from store.events.conversation import Version, labels_of
+from store.events.conversation import CAME_FROM, Version, labels_of
 from store.index.asides import UNTITLED, WARM_UP
 from store.index.database import Database, Row
 from store.index.frames import PINNED, USUAL
@@ -243,6 +243,29 @@ class Catalogue:
             return self._found_by(where, mark, most)
         found = [entry for entry in self._found_by(where, mark, -1) if entry.metadata.get("machine") == self.machine]
         return found[:most] if most >= 0 else found
+
+    def elsewhere(self, kind: str, *names: str, most: int = -1) -> list[ContextEntry]:
+        """Return those that other machines of a space have imported, or that came from another store."""
+
+        def of_others(metadata: Mapping[str, object]) -> bool:
+            return CAME_FROM in metadata or metadata.get("machine", "") != self.machine
+
+        where = "origin = ? ORDER BY context DESC"
+        found = [entry for entry in self._found_by(where, origin(kind, *names)) if of_others(entry.metadata)]
+        return found[:most] if most >= 0 else found
+
+    def newest(self) -> int:
+        """Return the id of the newest context, 0 if there is none."""
+        rows = self._query("SELECT max(id) FROM contexts")
+        return int(rows[0][0] or 0)
+
+    def is_claimed(self, after: int, source: str, marks: Iterable[str]) -> bool:
+        """Return whether a context newer than ``after`` is found by one of some marks, or came from ``source`` here."""
+        by_mark = "SELECT 1 FROM origins WHERE origin = ? AND context > ?"
+        if any(self._query(by_mark, (mark, after)) for mark in marks):
+            return True
+        entry = self.by_source(source) if source else None
+        return entry is not None and entry.id > after
 
     def layouts(self) -> list[ContextEntry]:
         """Return the contexts that stand for files of many conversations, by path."""

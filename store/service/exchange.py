@@ -52,11 +52,15 @@ def offer(
     projects: tuple[str, ...] = (),
     labels: tuple[str, ...] = (),
     since: Position | None = None,
+    redacted: bool = False,
 ) -> Iterator[list[Offer]]:
-    """List conversations with their states: those that are chosen, or all; ``since``: that have changed since then."""
+    """List conversations with their states: those that are chosen, or all; ``since``: that have changed since then.
+
+    ``redacted``: as they are without what looks like a secret.
+    """
     entries = giver.chosen(holder.store, contexts, projects, labels, giver.changed(holder.store, since))
     for start in range(0, len(entries), _OFFERS):
-        yield list(giver.offers(holder.store, entries[start : start + _OFFERS]))
+        yield list(giver.offers(holder.store, entries[start : start + _OFFERS], redacted=redacted))
 
 
 class Compared(Struct, frozen=True):
@@ -73,9 +77,9 @@ def compare(holder: Holder, offers: list[Offer], named: bool = False) -> Compare
 
 
 @EXCHANGE.pages(503)
-def pack(holder: Holder, needs: list[Need]) -> Iterator[list[Parcel]]:
-    """Hand out what is needed of conversations, without the contents."""
-    for parcel in giver.parcels(holder.store, needs):
+def pack(holder: Holder, needs: list[Need], redacted: bool = False) -> Iterator[list[Parcel]]:
+    """Hand out what is needed of conversations, without the contents; ``redacted`` as above."""
+    for parcel in giver.parcels(holder.store, needs, redacted=redacted):
         yield [parcel]
 
 
@@ -166,9 +170,15 @@ class Carried(Struct, frozen=True):
 
 
 class Transfer:
-    """Carries conversations from one store to another. What was carried stays, wherever it ends; see :meth:`run`."""
+    """Carries conversations from one store to another. What was carried stays, wherever it ends; see :meth:`run`.
 
-    def __init__(self, giving: End, taking: End, progress: Callable[[Carried], None] | None = None) -> None:
+    ``redacted``: without what looks like a secret.
+    """
+
+    def __init__(
+        self, giving: End, taking: End, progress: Callable[[Carried], None] | None = None, *, redacted: bool = False
+    ) -> None:
+        self._redacted = redacted
         self._giving = giving
         self._taking = taking
         self._progress = progress or (lambda _carried: None)
@@ -178,7 +188,7 @@ class Transfer:
 
     def offers(self, chosen: Chosen, since: Position | None = None) -> list[Offer]:
         """Return what would be compared."""
-        return self._giving.call(offer(chosen.contexts, chosen.projects, chosen.labels, since))
+        return self._giving.call(offer(chosen.contexts, chosen.projects, chosen.labels, since, self._redacted))
 
     def needed(self, offers: Sequence[Offer], *, named: bool = False) -> Compared:
         """Return what of that would go, and change nothing."""
@@ -210,7 +220,7 @@ class Transfer:
         return self._outcomes
 
     def _carry(self, needs: Sequence[Need]) -> None:
-        parcels = self._giving.call(pack(list(needs)))
+        parcels = self._giving.call(pack(list(needs), self._redacted))
         self._contents(parcels)
         outcomes = self._taking.call(take(parcels))
         lost = {one.context: one.wanted for one in outcomes if one.what == "wanted"}

@@ -8,6 +8,7 @@ from msgspec import Struct
 from store.conversations import branch
 from store.disk.head_format import HeadFrame
 from store.errors import ConvfsError, NotFound, UsageError
+from store.events.conversation import CAME_FROM
 from store.formats.core.format import Format, Source
 from store.formats.registry import format_named
 from store.ids import HASH_SIZE, Hash, turn_of
@@ -16,13 +17,17 @@ from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
 from store.transfer import metadata as meta
+from store.transfer.hiding import Hiding
 from store.transfer.parcel import Known, Need, Offer, Parcel, Piece, Side
-from store.transfer.states import CAME_FROM, Row, State, born_of, earlier_states
+from store.transfer.states import Row, State, born_of, earlier_states
 
 PIECE_BYTES = 8 << 20
 """The most bytes of a piece of a blob."""
 
 _AT_ONCE = 256
+
+Alias = tuple[str, bytes, bytes]
+"""A content that a record names by a digest of another algorithm: that, the digest, and its own name."""
 
 
 class Position(Struct, frozen=True):
@@ -96,26 +101,38 @@ def _owners(store: Store, file: ContextEntry) -> set[int]:
     return {place.context for place in places if store.contexts.exists(place.context)}
 
 
-def offers(store: Store, entries: Iterable[ContextEntry]) -> Iterator[Offer]:
-    """Yield what is told of conversations first. One that cannot be read is left out."""
+def offers(store: Store, entries: Iterable[ContextEntry], *, redacted: bool = False) -> Iterator[Offer]:
+    """Yield what is told of conversations first; ``redacted``: without secrets. One that cannot be read is left out."""
     for entry in entries:
         try:
-            state = State(store, entry.head)
+            hiding = _hiding(store, entry) if redacted and not entry.is_file else None
+            state = State(store, entry.head) if hiding is None else hiding.state(entry.head)
         except ConvfsError:
             continue
-        told = dict(entry.metadata) if entry.is_file else meta.told(entry.metadata)
-        project = str(entry.metadata.get("project", ""))
+        metadata = entry.metadata if hiding is None else hiding.metadata(entry)
         yield Offer(
             entry.id,
             born_of(store, entry),
             len(state),
             state.name(len(state)),
             state.name(min(len(state), 1)),
-            project,
-            str(entry.metadata.get("name", "")),
-            {"layout": _short(told.get("layout"))} if entry.is_file else told,
+            str(metadata.get("project", "")),
+            str(metadata.get("name", "")),
+            {"layout": _short(metadata.get("layout"))} if entry.is_file else meta.told(metadata),
             entry.is_file,
         )
+
+
+def _hiding(store: Store, entry: ContextEntry) -> Hiding:
+    """Return what hides the secrets of a conversation, or of a file of many with all that are in it."""
+    owners = [store.catalogue.by_id(context) for context in sorted(_owners(store, entry))] if entry.is_file else []
+    entries = [entry, *(owner for owner in owners if owner is not None)]
+    named = [
+        Hash(blob)
+        for one in entries
+        for _algorithm, _digest, blob in _aliases(store, one, State(store, one.head).rows if one.head else ())
+    ]
+    return Hiding(store, entries, named)
 
 
 def _short(layout: object) -> str:
@@ -123,16 +140,17 @@ def _short(layout: object) -> str:
     return str(layout)[:HASH_SIZE]
 
 
-def parcels(store: Store, needs: Iterable[Need]) -> Iterator[Parcel]:
-    """Yield what is needed of conversations."""
+def parcels(store: Store, needs: Iterable[Need], *, redacted: bool = False) -> Iterator[Parcel]:
+    """Yield what is needed of conversations; ``redacted``: without secrets, whose contents are made anew here."""
     for need in needs:
         entry = store.catalogue.by_id(need.context)
         if entry is not None:
-            yield _file(store, entry) if entry.is_file else _Packing(store, entry).parcel(need)
+            hiding = _hiding(store, entry) if redacted else None
+            yield _file(store, entry, hiding) if entry.is_file else _Packing(store, entry, hiding).parcel(need)
 
 
-def _file(store: Store, entry: ContextEntry) -> Parcel:
-    metadata = meta.leaving(entry.metadata, is_file=True)
+def _file(store: Store, entry: ContextEntry, hiding: Hiding | None) -> Parcel:
+    metadata = meta.leaving(entry.metadata if hiding is None else hiding.metadata(entry), is_file=True)
     parts: list[object] = []
     imported = read_as(entry.metadata, ImportedFile)
     if imported is not None:
@@ -142,10 +160,14 @@ def _file(store: Store, entry: ContextEntry) -> Parcel:
         for place in layout.places:
             owner = store.catalogue.by_id(place.context)
             born = born_of(store, owner) if owner is not None else ""
-            tip = State(store, place.tip) if owner is not None and place.tip else None
+            shown = None if hiding is None or owner is None else _hiding(store, owner).row
+            tip = State(store, place.tip, shown) if owner is not None and place.tip else None
             parts.append([born, len(tip) if tip else 0, tip.name(len(tip)).hex() if tip else ""])
         metadata["layout_parts"] = parts
-        metadata["layout_text"] = layout.encode().decode()
+        text = layout.encode()
+        metadata["layout_text"] = (text if hiding is None else hiding.text(text)).decode()
+    if hiding is not None:
+        hiding.sync()
     named = tuple(_there(store, meta.blobs_of({**metadata, "layout_text": "", "layout_parts": []})))
     return Parcel(
         entry.id,
@@ -194,10 +216,12 @@ def _there(store: Store, digests: Sequence[Hash]) -> Iterator[Hash]:
 class _Packing:
     """Makes the parcel of one conversation."""
 
-    def __init__(self, store: Store, entry: ContextEntry) -> None:
+    def __init__(self, store: Store, entry: ContextEntry, hiding: Hiding | None) -> None:
         self._store = store
         self._entry = entry
-        self._state = State(store, entry.head)
+        self._hiding = hiding
+        self._shown = hiding.row if hiding else None
+        self._state = State(store, entry.head, self._shown)
 
     def parcel(self, need: Need) -> Parcel:
         store, entry, state = self._store, self._entry, self._state
@@ -208,21 +232,24 @@ class _Packing:
             common = branch.shared(imported.runs, state.runs)
             side = Side(common, tuple(imported.rows[common:]))
             moved += self._moved(1, imported, common)
-        metadata = meta.leaving(entry.metadata, is_file=False)
+        told = entry.metadata if self._hiding is None else self._hiding.metadata(entry)
+        metadata = meta.leaving(told, is_file=False)
+        if self._hiding is not None:
+            self._hiding.sync()
         if isinstance(entry.metadata.get("source"), str):
             metadata["source"] = _path(entry, "source")
         metadata[CAME_FROM] = _came_from(store, entry, "source")
         rows = tuple(state.rows[shared:])
         every = (*rows, *(side.rows if side else ()))
-        aliases = self._aliases(every)
+        aliases = self._named(every)
         named = [*_there(store, meta.blobs_of(metadata)), *(Hash(blob) for _algorithm, _digest, blob in aliases)]
         return Parcel(
             entry.id,
             born_of(store, entry),
             meta.machine(),
             store.store_id.hex(),
-            str(entry.metadata.get("project", "")),
-            str(entry.metadata.get("name", "")),
+            str(told.get("project", "")),
+            str(told.get("name", "")),
             len(state),
             state.name(len(state)),
             extends,
@@ -246,9 +273,10 @@ class _Packing:
             if state.begins_with(one.records, one.chain):
                 return one.context, None, one.records
         for one in sorted(known, key=lambda one: -one.records):
-            for earlier in earlier_states(self._store, self._entry.id):
+            for earlier in earlier_states(self._store, self._entry.id, self._shown):
                 if earlier.begins_with(one.records, one.chain):
-                    base = State(self._store, earlier.turn(one.records)) if not _patched(earlier) else earlier
+                    tip = earlier.turn(one.records)
+                    base = earlier if _patched(earlier) else State(self._store, tip, self._shown)
                     shared = min(branch.shared(base.runs, state.runs), one.records)
                     return one.context, base, shared
         return 0, None, 0
@@ -264,7 +292,7 @@ class _Packing:
 
     def _imported(self) -> State | None:
         try:
-            return State(self._store, self._entry.imported_head)
+            return State(self._store, self._entry.imported_head, self._shown)
         except ConvfsError:
             return None
 
@@ -287,24 +315,30 @@ class _Packing:
         entry = self._store.catalogue.by_id(file) if isinstance(file, int) else None
         return born_of(self._store, entry) if entry is not None else ""
 
-    def _aliases(self, rows: Sequence[Row]) -> tuple[tuple[str, bytes, bytes], ...]:
-        """Return the contents that records name by digests of other algorithms, as far as the store has them."""
-        try:
-            format_ = format_named(self._entry.format)
-        except UsageError:
-            return ()
-        if type(format_).blobs is Format.blobs:
-            return ()
-        path = text_path(self._entry.source)
-        source = Source(format_.name, path, path)
-        found: dict[tuple[str, bytes], bytes] = {}
-        for start in range(0, len(rows), _AT_ONCE):
-            some = [Hash(row.payload) for row in rows[start : start + _AT_ONCE]]
-            for payload in self._store.blobs.blobs(some).values():
-                for named in format_.blobs(source, payload) if isinstance(payload, bytes) else ():
-                    if (blob := self._store.contents.alias(named.algorithm, named.digest)) is not None:
-                        found[named.algorithm, named.digest] = blob
-        return tuple((algorithm, digest, blob) for (algorithm, digest), blob in found.items())
+    def _named(self, rows: Sequence[Row]) -> tuple[Alias, ...]:
+        found, hiding = _aliases(self._store, self._entry, rows), self._hiding
+        # what is told by a digest of what it was would not be that any more
+        return found if hiding is None else tuple(one for one in found if hiding.blob(one[2]) == one[2])
+
+
+def _aliases(store: Store, entry: ContextEntry, rows: Sequence[Row]) -> tuple[Alias, ...]:
+    """Return the contents that records name by digests of other algorithms, as far as the store has them."""
+    try:
+        format_ = format_named(entry.format)
+    except UsageError:
+        return ()
+    if type(format_).blobs is Format.blobs:
+        return ()
+    path = text_path(entry.source)
+    source = Source(format_.name, path, path)
+    found: dict[tuple[str, bytes], bytes] = {}
+    for start in range(0, len(rows), _AT_ONCE):
+        some = [Hash(row.payload) for row in rows[start : start + _AT_ONCE]]
+        for payload in store.blobs.blobs(some).values():
+            for named in format_.blobs(source, payload) if isinstance(payload, bytes) else ():
+                if (blob := store.contents.alias(named.algorithm, named.digest)) is not None:
+                    found[named.algorithm, named.digest] = blob
+    return tuple((algorithm, digest, blob) for (algorithm, digest), blob in found.items())
 
 
 def _patched(state: State) -> bool:

@@ -9,16 +9,17 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from store.events.conversation import is_output, labels_of
+from store.events.conversation import BEGUN, CAME_FROM, is_output, labels_of
 from store.ids import Hash
 from store.importing.likeness import is_of
-from store.transfer.states import BORN, CAME_FROM, DIVERGED
+from store.transfer.states import BORN, DIVERGED
 from store.upkeep.roots import named_in
 
 STAYS = frozenset(
     {
         "beside",
         "begins",
+        BEGUN,
         "cxdb",
         "exports",
         "incomplete",
@@ -102,9 +103,11 @@ def described(known: Mapping[str, object], came: Mapping[str, object]) -> dict[s
 
 
 def _without_what_is_gone(known: Mapping[str, object], changes: dict[str, object]) -> dict[str, object]:
-    """Return changes without those that would only bring back what was redacted here."""
+    """Return changes without those that differ only in what was redacted, here or there."""
     spelled = msgspec.json.encode
-    gone = {key for key, value in changes.items() if key in known and is_of(spelled(known[key]), spelled(value))}
+    both = [(key, spelled(known[key]), spelled(value)) for key, value in changes.items() if key in known]
+    # nor does a text come that only lacks it there
+    gone = {key for key, here, there in both if is_of(here, there) or is_of(there, here)}
     gone |= {"own_title"} if "title" in gone else set()
     return {key: value for key, value in changes.items() if key not in gone}
 

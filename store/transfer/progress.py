@@ -22,6 +22,9 @@ class Reached(Struct, frozen=True):
     taker: Position
 
 
+REDACTED = "push redacted"
+"""How pushes begin that leave out secrets."""
+
 _decoder = msgspec.json.Decoder(dict[str, dict[str, Reached]])
 
 
@@ -33,6 +36,11 @@ def reached(root: Path, other: str, what: str) -> Reached | None:
 def has_pushed(root: Path, other: str) -> bool:
     """Return whether anything ever went from the store at ``root`` to another one."""
     return any(what.startswith("push") for what in _read(root).get(other, {}))
+
+
+def redacts(root: Path, other: str) -> bool:
+    """Return whether something went to another store without secrets: then nothing goes there with any."""
+    return any(what.startswith(REDACTED) for what in _read(root).get(other, {}))
 
 
 def note(root: Path, other: str, what: str, now: Reached) -> None:

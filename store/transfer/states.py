@@ -8,7 +8,7 @@ bytes at the root) and the turn's type, codec, payload hash, flags and time, as 
 branches with the same chain name have the same turns.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
 
 from blake3 import blake3
@@ -24,8 +24,6 @@ from store.store import Store
 
 BORN = "born"
 """The key of metadata for where a conversation was born that came from another store."""
-CAME_FROM = "came_from"
-"""The key of metadata for the store, the machine and the path there that it came from."""
 DIVERGED = "diverged"
 """The label of a fork that has what another store made of a conversation which was changed in both."""
 
@@ -59,12 +57,17 @@ def chained(rows: Iterable[Row], before: bytes = ROOT) -> list[bytes]:
 
 
 class State:
-    """The branch of a tip, with the chain names of its turns; empty for 0."""
+    """The branch of a tip, with the chain names of its turns; empty for 0.
 
-    def __init__(self, store: Store, tip: int) -> None:
+    ``shown`` says how each turn is told of (None: as it is).
+    """
+
+    def __init__(self, store: Store, tip: int, shown: Callable[[Row], Row] | None = None) -> None:
         self.tip = tip
         self.runs: tuple[Run, ...] = store.records.runs(tip) if tip else ()
         self.rows = [row_of(turn) for run in self.runs for turn in store.turns.range(*run)]
+        if shown is not None:
+            self.rows = [shown(row) for row in self.rows]
         self._names: list[bytes] = []
 
     def __len__(self) -> int:
@@ -94,12 +97,12 @@ class State:
         return branch.position(branch.plain(self.runs), records) if records else 0
 
 
-def earlier_states(store: Store, context: int) -> list[State]:
+def earlier_states(store: Store, context: int, shown: Callable[[Row], Row] | None = None) -> list[State]:
     """Return the states that a conversation has been in, the last first, as far as they can still be read."""
     found: list[State] = []
     for tip in dict.fromkeys(version.head for version in reversed(store.catalogue.versions(context))):
         try:
-            found.append(State(store, tip))
+            found.append(State(store, tip, shown))
         except ConvfsError:
             continue
     return found

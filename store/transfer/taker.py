@@ -16,19 +16,21 @@ from store.conversations import branch
 from store.disk import durable
 from store.disk.turn_format import NO_PAYLOAD, REDACTED
 from store.errors import ConvfsError, NotFound, UsageError
+from store.events.conversation import CAME_FROM
 from store.filenames import unique
 from store.ids import HASH_SIZE, Hash, hash_bytes, turn_of
 from store.importing.envelope import Layout, read_layout
+from store.importing.likeness import is_of
 from store.index.catalogue import ContextEntry
 from store.index.frames import day_of
 from store.index.views import Run
 from store.store import Store
 from store.transfer import metadata as meta
 from store.transfer.giver import PIECE_BYTES
+from store.transfer.hiding import secrets_in
 from store.transfer.parcel import Known, Need, Offer, Outcome, Parcel, Piece, Side
 from store.transfer.states import (
     BORN,
-    CAME_FROM,
     DIVERGED,
     ROOT,
     Row,
@@ -244,6 +246,8 @@ class Taking:
             return
         store = self._store
         mine = of_birth(store, parcel.born)
+        for entry in mine:
+            parcel = self._as_it_is_here(parcel, entry)
         known = next((entry for entry in (store.catalogue.by_id(parcel.extends),) if entry), None)
         if known is not None and known not in mine and mine:
             known = None
@@ -279,6 +283,36 @@ class Taking:
             self._diverge(parcel, mine, names)
             return
         self._make(parcel, names, _came(parcel), "new")
+
+    def _as_it_is_here(self, parcel: Parcel, entry: ContextEntry) -> Parcel:
+        """Return a parcel with the turns of a conversation that is here, where one of both only lacks a secret."""
+        mine = State(self._store, entry.head).rows
+        rows = self._alike(parcel.rows, mine[parcel.shared :])
+        side = parcel.imported
+        if side is not None and entry.imported_head:
+            imported = State(self._store, entry.imported_head).rows
+            side = structs.replace(side, rows=self._alike(side.rows, imported[side.shared :]))
+        return structs.replace(parcel, rows=rows, imported=side)
+
+    def _alike(self, rows: Sequence[Row], mine: Sequence[Row]) -> tuple[Row, ...]:
+        def is_redacted(row: Row, own: Row) -> bool:
+            lacks = bool((row.flags | own.flags) & REDACTED) and row.payload != own.payload
+            return lacks and (row.tag, row.codec) == (own.tag, own.codec)
+
+        found, pairs = list(rows), list(zip(rows, mine, strict=False))
+        if not any(is_redacted(*pair) for pair in pairs):
+            return tuple(rows)
+        every = dict.fromkeys(Hash(row.payload) for pair in pairs for row in pair if not row.flags & REDACTED)
+        secrets = secrets_in(self._store.blobs.blob(digest) for digest in every)
+
+        def is_without(kept: Row, other: Row) -> bool:
+            text, whole = (self._store.blobs.blob(Hash(one.payload)) for one in (kept, other))
+            return is_of(text, whole) or secrets.removed(whole) == text
+
+        for at, (row, own) in enumerate(pairs):
+            if is_redacted(row, own) and (is_without(row, own) or is_without(own, row)):
+                found[at] = own
+        return tuple(found)
 
     def _again(self, parcel: Parcel) -> None:
         why = "it has changed here meanwhile: do it once more"

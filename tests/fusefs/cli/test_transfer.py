@@ -102,6 +102,40 @@ def test_the_first_push_asks_and_says_what_looks_like_a_secret(talking: User, ot
     assert names(talking, other) == []
 
 
+def test_what_looks_like_a_secret_stays_behind(talking: User, other: Path) -> None:
+    talking.session("shop", "a", f"My key is {KEY}")
+    talking.run("import")
+    assert talking.run("push", "--project", "shop", other, "--yes", "--redact").startswith(f"Pushed to {other}: 1 new")
+    assert KEY not in talking.run("--store", other, "show", "@latest")
+    assert KEY in talking.run("show", own(talking, "shop"))
+    talking.session("shop", "a", f"And it is still {KEY}")
+    talking.run("import")
+    # that is how it is for this store, whoever forgets it
+    assert talking.run("push", "--project", "shop", other).startswith(f"Pushed to {other}: 1 grown")
+    assert KEY not in talking.run("--store", other, "show", "@latest")
+    assert talking.run("pull", other) == f"Pulled from {other}: 1 the same.\n"
+    for _ in range(2):
+        assert "new (" not in talking.run("sync", "--project", "shop", other)
+    assert "diverged" not in talking.run("ls", "--json")
+
+
+def test_a_push_that_watches_sends_what_is_new(talking: User, other: Path) -> None:
+    command = [sys.executable, "-m", "fusefs.cli", "push", "--project", "shop", str(other), "--yes", "--watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=talking.environment, cwd=talking.home
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(f"Pushed to {other}: 1 new")
+        assert process.stderr.readline().startswith("Watching both stores")
+        talking.session("shop", "a", "Go on")
+        talking.run("import")
+        assert process.stdout.readline().startswith(f"Pushed to {other}: 1 grown")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stdout.read() == ""
+
+
 def test_a_dry_run_says_what_would_go(talking: User, other: Path) -> None:
     talking.run("push", own(talking, "blog"), other, "--yes")
     shop = own(talking, "shop")

@@ -11,11 +11,11 @@ from store.conversations.contexts import Append
 from store.disk.head_format import Deleted
 from store.editing.editor import Editor
 from store.editing.keeper import Keeper
-from store.events.conversation import AGENTS, ARTIFACTS, Conversation
+from store.events.conversation import AGENTS, ARTIFACTS, CAME_FROM, Conversation
 from store.events.event import DELETED
 from store.ids import now_ms
 from store.store import Store
-from store.transfer.states import BORN, CAME_FROM, DIVERGED, State
+from store.transfer.states import BORN, DIVERGED, State
 from store.upkeep.fsck import fsck
 from tests.store.importing.sessions import line, lines, session
 from tests.store.transfer.stores import brought_in, carry, did, exported, only, payloads, talks, turns
@@ -234,16 +234,38 @@ def test_forks_share_their_turns_there_too(laptop: Store, desktop: Store) -> Non
     assert there["other"].metadata["forked_from"] == {"context": there["talk"].id, "turn": first.turn_id}
 
 
-def test_an_import_there_does_not_take_it_for_its_own(laptop: Store, desktop: Store, tmp_path: Path) -> None:
+def test_an_import_there_of_the_same_session_brings_no_second_one(
+    laptop: Store, desktop: Store, tmp_path: Path
+) -> None:
     path = session(tmp_path, lines("One", "Two"))
     brought_in(laptop, path)
     did(laptop, desktop)
-    brought_in(desktop, path)
-    assert len(talks(desktop)) == 2
-    came = next(talk for talk in talks(desktop).values() if CAME_FROM in talk.metadata)
+    came = only(desktop)
     assert came.metadata[CAME_FROM]["path"] == str(path)  # type: ignore[index]
     assert came.source != str(path)
     assert "cursor" not in came.metadata
+    brought_in(desktop, path)
+    assert only(desktop).metadata == came.metadata
+    # whoever has more of it has it from here
+    path.write_bytes(lines("One", "Two", "Three"))
+    brought_in(desktop, path)
+    there = only(desktop)
+    assert (there.source, CAME_FROM in there.metadata) == (str(path), False)
+    assert did(desktop, laptop) == ["grown"]
+    brought_in(laptop, path)
+    assert payloads(laptop, only(laptop)) == payloads(desktop, there)
+    assert did(laptop, desktop) == ["same"]
+
+
+def test_an_import_there_of_another_session_of_that_id_is_another(
+    laptop: Store, desktop: Store, tmp_path: Path
+) -> None:
+    path = session(tmp_path, lines("One", "Two"))
+    brought_in(laptop, path)
+    did(laptop, desktop)
+    path.write_bytes(lines("One", "Else"))
+    brought_in(desktop, path)
+    assert len(talks(desktop)) == 2
 
 
 def test_subagents_stand_in_those_that_started_them(laptop: Store, desktop: Store, tmp_path: Path) -> None:

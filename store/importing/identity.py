@@ -1,0 +1,128 @@
+"""Identity of sessions: the conversation that a session at a new path is.
+
+A tool that archives a session, and a person who renames a project's folder, move files. Ids alone do not tell, since
+copies have the same: the file must also begin as the session did when it was imported last, and nothing may be left at
+its old path.
+
+Of another machine nobody knows what is left there. So a session that another machine of a space has imported, or that
+came from another store, is the same one if it has the tool's id of it, and one of the two begins as the other. Then the
+conversation belongs to whoever has more of it: one session in a home directory that machines share is one conversation.
+Where both have gone on, each is a conversation of its own.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from msgspec import Struct
+
+from store.formats.core.format import Format, Source
+from store.formats.core.look import open_regular
+from store.ids import hash_bytes
+from store.importing.description import clean
+from store.importing.likeness import Continuation, begins_with
+from store.importing.provenance import Imported, read_as
+from store.importing.reading import LOOKED_AT, beginning
+from store.importing.snapshot import Snapshot, begins, text_path
+from store.importing.walk import leads_into, own_mounts
+from store.index.catalogue import ContextEntry
+from store.store import Store
+
+_LOOKED_AT = 256 << 10
+_DESCRIBED_BY = 20
+_MOST = 64
+"""The most sessions of the same id, or the same beginning, that are looked at."""
+
+
+class Known(Struct, frozen=True):
+    """The conversation that a session is. ``older``: it has all that the file has, from another machine."""
+
+    entry: ContextEntry
+    older: bool = False
+
+
+class Moved:
+    """Finds in ``store`` the sessions that are known by another path. Used for one import."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._mounts = own_mounts()
+        self._found: dict[int, Path] = {}
+        """The conversations whose sessions have been found, and where: another file is another session."""
+
+    def to(self, format_: Format, source: Source, unpacked: Path | None = None) -> Known | None:
+        """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
+
+        Its records are in ``unpacked`` if the session's file holds them compressed.
+        """
+        files, main = source.first[:LOOKED_AT], unpacked or source.main
+        records = [*(path.read_bytes() for path in files), *_first(format_, main)]
+        session = clean(format_.about(source, records).session_id)
+        for entry, of_its_id in self._like(format_, source, session, records):
+            path = text_path(entry.source)
+            # a file in a mount must not be looked at by its own daemon, and is there
+            if leads_into(path, self._mounts) or os.path.lexists(path):
+                continue
+            if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
+                self._found[entry.id] = source.path
+                return Known(entry)
+        for entry in self._store.catalogue.elsewhere("session", format_.name, session, most=_MOST) if session else ():
+            if self._may_be(source, entry) and (found := self._of_others(format_, source, main, entry)) is not None:
+                self._found[entry.id] = source.path
+                return found
+        return None
+
+    def _may_be(self, source: Source, entry: ContextEntry) -> bool:
+        if self._found.get(entry.id, source.path) != source.path:
+            return False
+        return bool(entry.source and entry.imported_head) and "part" not in entry.metadata
+
+    def _like(
+        self, format_: Format, source: Source, session: str, records: list[bytes]
+    ) -> Iterator[tuple[ContextEntry, bool]]:
+        """Yield conversations imported from elsewhere, of the same id (then True), or with the same beginning."""
+        seen: set[int] = set()
+        origins = [("session", session)]
+        origins += [("begins", beginning(record, format_)) for record in records[:LOOKED_AT]]
+        for kind, own in origins if records else ():
+            for entry in self._store.catalogue.by_origin(kind, format_.name, own, most=_MOST):
+                if entry.id not in seen and self._may_be(source, entry):
+                    seen.add(entry.id)
+                    yield entry, kind == "session"
+
+    def _goes_on(
+        self, format_: Format, source: Source, main: Path, entry: ContextEntry, *, of_its_id: bool
+    ) -> bool:
+        imported = read_as(entry.metadata, Imported)
+        if imported is None or bool(imported.main) != (source.main != source.path):
+            return False
+        cursor = imported.cursor
+        if cursor.offset > cursor.since and begins(main, cursor):
+            return True
+        now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
+        return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
+
+    def _of_others(self, format_: Format, source: Source, main: Path, entry: ContextEntry) -> Known | None:
+        if bool(entry.metadata.get("main")) != (source.main != source.path):
+            return None
+        if begins_with(self._store, entry, [hash_bytes(record) for record in self._records(format_, source, main)]):
+            return Known(entry, older=True)
+        now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
+        return Known(entry) if now.goes_on_from(entry) else None
+
+    def _records(self, format_: Format, source: Source, main: Path) -> Iterator[bytes]:
+        yield from (path.read_bytes() for path in source.first)
+        with Snapshot(main, self._store.files.aside.scratch) as snapshot:
+            for span in format_.spans(snapshot.data, 0):
+                yield bytes(snapshot.data[span.start : span.end])
+                snapshot.passed(span.end)
+
+
+def _first(format_: Format, path: Path) -> list[bytes]:
+    with open_regular(path) as file:
+        head = file.read(_LOOKED_AT + 1)
+    with memoryview(head) as data:
+        spans = islice(format_.spans(data, 0), _DESCRIBED_BY)
+        ends = min(len(head), _LOOKED_AT)
+        return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= _LOOKED_AT]

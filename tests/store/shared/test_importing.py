@@ -1,0 +1,205 @@
+"""Machines of a space that import: the same session once, and outputs with numbers of their own."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from store.artifacts.names import kept_outputs
+from store.events.conversation import ARTIFACTS, BEGUN, Conversation
+from store.importing.importer import Importer, ImportReport
+from store.store import Store
+from tests.store.importing.sessions import SESSION, lines, session
+from tests.store.shared.test_spaces import Team, any_team, team
+
+__all__ = ["any_team", "team"]
+
+
+def another(folder: Path, number: int, *texts: str) -> tuple[Path, bytes]:
+    """Write a session with an id of its own."""
+    name = SESSION[:-2] + f"{number:02}"
+    content = lines(*texts).replace(SESSION.encode(), name.encode())
+    return session(folder, content, name), content
+
+
+def talks(store: Store) -> list[Conversation]:
+    store.writer.catch_up()
+    return [one for project in store.catalogue.projects() for one in store.library.conversations(project)]
+
+
+def payloads(store: Store, talk: Conversation) -> bytes:
+    turns = [turn for run in store.records.runs(talk.head) for turn in store.turns.range(*run)]
+    return b"".join(bytes(store.blobs.blob(turn.payload_hash)) + b"\n" for turn in turns)
+
+
+def brought(store: Store, *paths: Path) -> tuple[int, int, int]:
+    """Import; return how many conversations were imported, had grown and were unchanged."""
+    report = Importer(store).run(list(paths))
+    assert not report.errors, report
+    return report.imported, report.grown, report.unchanged
+
+
+def at_once(stores: Sequence[Store], path: Path) -> None:
+    """Have all machines import the same."""
+    reports: list[ImportReport] = []
+    begin = threading.Barrier(len(stores))
+
+    def work(store: Store) -> None:
+        begin.wait()
+        reports.append(Importer(store).run([path]))
+
+    threads = [threading.Thread(target=work, args=(store,)) for store in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reports) == len(stores)
+    assert [report.errors for report in reports if report.errors] == []
+
+
+def stale(*stores: Store) -> None:
+    """Have replicas go by what they had when they last committed: they look for nothing by themselves."""
+    for store in stores:
+        assert store.replica is not None
+        store.replica.close()
+
+
+def test_a_session_in_a_home_that_machines_share_is_one_conversation(team: Team, tmp_path: Path) -> None:
+    a, b = team.open("a"), team.open("b")
+    path = session(tmp_path, lines("One", "Two"))
+    assert brought(a, path) == (1, 0, 0)
+    b.writer.catch_up()
+    assert brought(b, path) == (0, 0, 1)
+    path.write_bytes(lines("One", "Two", "Three"))
+    assert brought(b, path) == (0, 1, 0)
+    [talk] = talks(a)
+    assert talk.metadata["machine"] == "b"
+    # by now it is known here, too
+    assert brought(a, path) == (0, 0, 1)
+    path.write_bytes(lines("One", "Two", "Three", "Four"))
+    assert brought(a, path) == (0, 1, 0)
+    [talk] = talks(b)
+    assert (talk.metadata["machine"], payloads(b, talk)) == ("a", path.read_bytes())
+    # a file that has yet to arrive says less, and changes nothing
+    older = session(tmp_path / "late", lines("One", "Two"))
+    assert brought(b, older) == (0, 0, 1)
+    assert [payloads(a, one) for one in talks(a)] == [path.read_bytes()]
+
+
+def test_a_session_that_two_machines_have_gone_on_with_is_two_conversations(team: Team, tmp_path: Path) -> None:
+    a, b = team.open("a"), team.open("b")
+    here = session(tmp_path / "a", lines("One", "Two"))
+    there = session(tmp_path / "b", lines("One", "Two"))
+    assert brought(a, here) == (1, 0, 0)
+    b.writer.catch_up()
+    assert brought(b, there) == (0, 0, 1)
+    here.write_bytes(lines("One", "Two", "On the desktop"))
+    there.write_bytes(lines("One", "Two", "On the laptop", "Once more"))
+    assert brought(a, here) == (0, 1, 0)
+    b.writer.catch_up()
+    assert brought(b, there) == (1, 0, 0)
+    assert {payloads(a, talk) for talk in talks(a)} == {here.read_bytes(), there.read_bytes()}
+    # and each goes on with its own
+    there.write_bytes(there.read_bytes() + lines("And on", start=4))
+    assert brought(b, there) == (0, 1, 0)
+    assert {payloads(a, talk) for talk in talks(a)} == {here.read_bytes(), there.read_bytes()}
+
+
+@pytest.mark.parametrize("machines", [("a", "b"), ("pc", "pc")], ids=["two machines", "two replicas on one"])
+def test_who_was_second_takes_what_is_there(any_team: Team, tmp_path: Path, machines: tuple[str, str]) -> None:
+    a, b = any_team.open("a", machines[0]), any_team.open("b", machines[1])
+    stale(a, b)
+    path = session(tmp_path, lines("One", "Two"))
+    assert brought(a, path) == (1, 0, 0)
+    # nothing is known of that here before the commit
+    assert brought(b, path) == (0, 0, 1)
+    assert len(talks(a)) == len(talks(b)) == 1
+    path.write_bytes(lines("One", "Two", "Three"))
+    assert brought(a, path) == (0, 1, 0)
+    path.write_bytes(lines("One", "Two", "Three", "Four"))
+    assert brought(b, path) == (0, 1, 0)
+    [talk] = talks(a)
+    assert payloads(a, talk) == path.read_bytes()
+
+
+def test_who_was_second_with_a_file_of_many_takes_what_is_there(any_team: Team, tmp_path: Path) -> None:
+    a, b = any_team.open("a", "pc"), any_team.open("b", "pc")
+    stale(a, b)
+    path = tmp_path / ".aider.chat.history.md"
+    runs = [f"\n# aider chat started at 2026-03-0{day} 12:00:00\n\n#### Day {day}?\n\nYes.\n" for day in (5, 6)]
+    path.write_text("".join(runs))
+    assert brought(a, path)[:2] == (2, 0)
+    assert brought(b, path)[:2] == (0, 0)
+    assert sorted(talk.name for talk in talks(a)) == sorted(talk.name for talk in talks(b))
+    assert len(talks(a)) == 2
+    assert len(a.catalogue.layouts()) == 1
+
+
+def test_names_that_machines_give_at_once_differ(any_team: Team, tmp_path: Path) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    stale(a, b)
+    for store, number in ((a, 1), (b, 2)):
+        path, _content = another(tmp_path / str(number), number, "Hello", f"From {number}")
+        assert brought(store, path) == (1, 0, 0)
+    first, second = sorted(talk.name for talk in talks(a))
+    assert second == f"{first}-2"
+
+
+def test_all_machines_import_at_once(any_team: Team, tmp_path: Path) -> None:
+    stores = [any_team.open("a"), any_team.open("b"), any_team.open("c", "b")]
+    written = dict(another(tmp_path, number, f"Talk {number}") for number in range(12))
+    for count in range(3):
+        at_once(stores, tmp_path)
+        found = talks(stores[count])
+        assert sorted(payloads(stores[count], talk) for talk in found) == sorted(written.values())
+        for number, path in enumerate(written):
+            written[path] += lines(f"More {count} {number}", start=count + 1)
+            path.write_bytes(written[path])
+    for store in stores:
+        store.close()
+    any_team.agree("a", "b", "c")
+
+
+def test_outputs_that_machines_begin_at_once_have_numbers_of_their_own(any_team: Team) -> None:
+    stores = [any_team.open(name) for name in "abc"]
+    context = stores[0].contexts.create(metadata={"project": "shop", "name": "first"}).context
+    for store in stores:
+        store.writer.catch_up()
+    said: dict[str, bytes] = {}
+
+    def work(store: Store, own: int) -> None:
+        for count in range(5):
+            name = store.artifacts.begin(context, ARTIFACTS, "make")
+            store.artifacts.add(context, ARTIFACTS, name, text := f"{own} {count}".encode())
+            assert said.setdefault(name, text) == text
+            said[name] = text
+            if count == 3:
+                # what was never kept has no number for long
+                store.artifacts.drop(context, ARTIFACTS, name)
+                said.pop(name)
+            else:
+                store.artifacts.end(context, ARTIFACTS, name)
+
+    threads = [threading.Thread(target=work, args=(store, own)) for own, store in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        store.writer.catch_up()
+        entry = store.catalogue.entry(context)
+        kept = kept_outputs(store.blobs, entry, ARTIFACTS)
+        assert {name: bytes(store.blobs.blob(one.blob)) for name, one in kept.items() if one.blob} == said
+        assert len({name.partition(".")[0] for name in kept}) == len(said) == 12
+        assert BEGUN not in entry.metadata
+
+
+def test_an_output_that_another_machine_writes_keeps_its_number(team: Team) -> None:
+    a, b = team.open("a"), team.open("b")
+    stale(a, b)
+    context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    b.writer.catch_up()
+    assert a.artifacts.begin(context, ARTIFACTS, "make") == "0.make.log"
+    assert b.artifacts.begin(context, ARTIFACTS, "test") == "1.test.log"
+    assert list(b.artifacts.listed(context, ARTIFACTS)) == ["1.test.log"]
