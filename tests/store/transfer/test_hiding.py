@@ -1,4 +1,4 @@
-"""What looks like a secret stays behind, in the records, titles, outputs and files of what goes."""
+"""Secrets that stay behind, in the records, titles, outputs and files of what goes."""
 
 import json
 from base64 import b64encode
