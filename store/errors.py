@@ -36,6 +36,10 @@ class DamageError(ConvfsError):
     """Bytes on disk are not what was written: a checksum or a hash does not hold."""
 
 
+class Away(DamageError):
+    """Bytes that only the space of this replica has, and which cannot be fetched now."""
+
+
 class FormatTooNew(ConvfsError):
     """A file of the store was written by a newer version of convfs."""
 

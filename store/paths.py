@@ -43,6 +43,8 @@ KEYS: Final = "keys"
 """In a replica: the keys of its space, and its own."""
 ADOPTING: Final = "adopting"
 """In a replica that is given a new number: its new keys."""
+CACHE: Final = "cache"
+"""In a replica: parts of packs that only its space has whole."""
 DOOMED: Final = "doomed"
 """In a replica: what the space holds no longer."""
 CHECKED: Final = "checked"
@@ -79,11 +81,15 @@ ERASED: Final = ".erased"
 
 REWRITTEN: Final = 1 << 32
 """The numbers of rewritten packs are counted from this."""
+REMOTE: Final = 1 << 33
+"""The numbers of packs that only the space of a replica has are counted from this."""
 _PACK = re.compile(r"(r?)([0-9]{8,})\.pack")
 
 
 def pack_name(number: int) -> str:
-    """Return the name of a pack within ``BLOBS``."""
+    """Return the name of a pack within ``BLOBS``; of one that is not there, the words for it."""
+    if number >= REMOTE:
+        return f"pack {number - REMOTE} of the space"
     return f"r{number - REWRITTEN:08}.pack" if number >= REWRITTEN else f"{number:08}.pack"
 
 

@@ -179,6 +179,12 @@ class GarbageCollection(Struct, frozen=True):
     grace_hours: float = 24.0
 
 
+class Remote(Struct, frozen=True):
+    """``[remote]``: of a replica of a space, how many bytes it keeps of packs that only the space has whole."""
+
+    cache_bytes: int = 4096 * _MIB
+
+
 class Sessions(Struct, frozen=True):
     """``[sessions]``: in which ``folders`` this user's sessions lie besides those of the tools, from their home on."""
 
@@ -222,7 +228,8 @@ class Settings(Struct, frozen=True):
     ``list_all``: listings show warm-ups of tools, and sessions in which nobody speaks, among the conversations.
     ``projects``: the sessions of a project, by name: their directories or some above them (``*`` as in a shell),
     their remotes, or the projects that they would be of. ``conversation``, ``tools`` (by a tool's name),
-    ``retention``, ``sealing``, ``gc``, ``sessions`` and ``prices`` (by a model's) are sections, ``share`` several.
+    ``retention``, ``sealing``, ``gc``, ``remote``, ``sessions`` and ``prices`` (by a model's) are sections, ``share``
+    several.
     """
 
     inline_limit_bytes: int = 1024
@@ -242,6 +249,7 @@ class Settings(Struct, frozen=True):
     retention: Retention = Retention()
     sealing: Sealing = Sealing()
     gc: GarbageCollection = GarbageCollection()
+    remote: Remote = Remote()
     sessions: Sessions = Sessions()
     prices: dict[str, PriceSettings] = {}
     share: tuple[ShareRule, ...] = ()

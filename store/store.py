@@ -38,6 +38,7 @@ from store.index.catalogue import Catalogue
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
+from store.shared.cache import Cache
 from store.shared.replica import Replica
 from store.shared.space import membership
 from store.upkeep.gc import Collector
@@ -188,8 +189,12 @@ class Store:
                     files.read_only = writer.read_only = f"{error}: until it is opened again, it is only read"
                     files.notes.append(files.read_only)
             files.settle()
-            self.replica = Replica(root, member, writer, self.intake) if member and not files.read_only else None
+            self.replica: Replica | None = None
             """Follows the space that the store is of; None if it is of none."""
+            if member is not None:
+                files.packs.remote = cache = Cache(root, self.settings.remote.cache_bytes)
+                if not files.read_only:
+                    self.replica = Replica(root, member, writer, self.intake, cache)
             self.collector.replica = self.replica
         except BaseException as error:
             files.close(clean=False)

@@ -112,7 +112,7 @@ def default(text: str) -> object:
         return None
     number, _, unit = text.partition(" ")
     if number.isdecimal():
-        return int(number) * {"": 1, "MiB": 1 << 20}[unit]
+        return int(number) * {"": 1, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
     value = tomllib.loads(f"value = {text.strip('`')}")["value"]
     return tuple(value) if isinstance(value, list) else value
 

@@ -18,8 +18,9 @@ from fusefs.cli.output import echo
     type=click.Path(path_type=Path),
     help="With --repair: a copy of the store, another store or session files to take lost contents from; repeatable.",
 )
+@click.option("--remote", is_flag=True, help="Fetch and check also what only the space of this replica has.")
 @click.pass_obj
-def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...]) -> None:
+def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...], remote: bool) -> None:
     """Check every invariant of the store, and print violations.
 
     Changes nothing without --repair. Exits with 1 if there are errors; warnings alone are none.
@@ -39,7 +40,7 @@ def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...]) -> None
     with Store.open(root, renderer=FileRenderer(), create=False, reindex=reindex) as opened:
         for line in opened.recovered:
             echo(f"convfs: {line}", err=True)
-        findings = check(opened)
+        findings = check(opened, remote=remote)
     for finding in findings:
         echo(f"{finding.severity}: {finding.check}: {finding.message}")
     errors = sum(finding.severity == "error" for finding in findings)

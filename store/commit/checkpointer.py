@@ -374,7 +374,7 @@ class Checkpointer:
         if task.blobs:
             writer.check_least_room()
         self._backlog.packed = 0
-        load = Load(self._intake, self._intake.packed, logged=True)
+        load = Load(self._intake, self._intake.packed_here, logged=True)
         helped = packer.worth(sum(blob.length for blob in task.blobs))
         for some in _slices(task.blobs):
             self._hold_back()

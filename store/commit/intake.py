@@ -40,6 +40,7 @@ from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunk
 from store.errors import ConvfsError
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.index import BlobPlace
+from store.paths import REMOTE
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ class Load:
         self._new: set[Hash] = set()
         self._packing: deque[Future[_Packed]] = deque()
         """Groups that are being compressed, in order."""
-        new = self._new
-        self._versions = Versions(intake, lambda digest: digest in new or bool(intake.packed([digest], region)))
+        new, packed = self._new, intake.packed_here if logged else intake.packed
+        self._versions = Versions(intake, lambda digest: digest in new or bool(packed([digest], region)))
 
     def payloads(self, payloads: Sequence[bytes], earlier: Mapping[Hash, Hash] = _NOTHING) -> list[Hash]:
         """Add payloads of turns, whose large strings become blobs of their own; return their hashes.
@@ -400,6 +401,10 @@ def _pieces(content: bytes) -> Iterator[bytes]:
     return (content[start:stop] for start, stop in chunks(content, _PIECE))
 
 
+def _none_waits(_digest: Hash) -> None:
+    return None
+
+
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
 _OUTGOING_BYTES = 16 << 20
@@ -417,8 +422,10 @@ class Intake:
         self._dictionary_name = names[-1][1] if names else None
         self._dictionary: tuple[Hash, bytes] | None = None
         # blobs in the journal must not vouch for those in the packs
-        self.in_packs = Resolver(StoredBlobs(lambda _digest: None, writer.index, writer.packs), _CACHE_BYTES)
+        self.in_packs = Resolver(StoredBlobs(_none_waits, writer.index, writer.packs), _CACHE_BYTES)
+        self._here = Resolver(StoredBlobs(_none_waits, writer.index, writer.packs, only_here=True), _CACHE_BYTES)
         self._sound: dict[Hash, None] = {}
+        self._sound_here: dict[Hash, None] = {}
         self.earlier: dict[Hash, Hash] = {}
         """The payload that each payload in the journal replaces, where the caller named one."""
         self._packer = ThreadPoolExecutor(1, "convfs-packing")
@@ -474,6 +481,27 @@ class Intake:
                 for digest in noted:
                     self.remember(digest)
                 return noted
+
+    def packed_here(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
+        """Return the blobs that :meth:`packed` does, and that can be read without the space of this replica.
+
+        What the space does not know by its names must be made of these alone: it does not keep others for that.
+        """
+        if self.publish is None:
+            return self.packed(digests, region)
+        found = []
+        for digest in digests:
+            if digest not in self._sound_here:
+                try:
+                    self._here.check(digest)
+                except ConvfsError:
+                    continue
+                if len(self._sound_here) >= _REMEMBERED:
+                    self._sound_here = {}
+                self._sound_here[digest] = None
+                self.remember(digest)
+            found.append(digest)
+        return self.packed(found, region)
 
     def has(self, digest: Hash) -> bool:
         """Return whether a blob is in the packs or in the journal, whatever it is worth."""
@@ -566,7 +594,7 @@ class Intake:
         writer.check()
         try:
             with self._append_lock:
-                new = [one for one in records if not self._are_there(one[1], region)]
+                new = [one for one in records if not self._are_there(one[1], region, logged=logged)]
                 at = writer.packs.append([record for record, _hashes in new])
                 for _record, hashes in new if writer.replaced else ():
                     writer.replaced.written(hashes)
@@ -631,13 +659,17 @@ class Intake:
                 del self._outgoing[: len(outgoing)]
                 self._outgoing_bytes = sum(map(len, self._outgoing))
 
-    def adopt(self, records: Sequence[tuple[bytes, list[Hash]]]) -> None:
-        """Write what other machines have published, but for records whose blobs are all held. Raises StoreFailed."""
+    def adopt(self, records: Sequence[tuple[bytes, list[Hash]]], *, again: bool = False) -> None:
+        """Write what other machines have published, but for records whose blobs are all here. Raises StoreFailed.
+
+        What they have published ``again`` may be dropped, and stays it.
+        """
         region = self.reliance.region()
-        held = self.held([name for _record, names in records for name in names], region)
+        held = self.packed_here([name for _record, names in records for name in names], region)
         new = [one for one in records if not held.issuperset(one[1])]
         self.write(new, region, logged=True)
-        self.doomed.restore([hash_key(name) for _record, names in new for name in names])
+        if not again:
+            self.doomed.restore([hash_key(name) for _record, names in new for name in names])
         if held:
             # another machine may be about to name what it has brought once more
             self._touch_packs(sorted(held))
@@ -653,7 +685,9 @@ class Intake:
     def keep_local(self, digests: Collection[Hash]) -> None:
         """Have blobs that are about to be written count as missing, as only this replica of a space has them."""
         if self.publish is not None and digests:
-            keys = set(map(hash_key, digests))
+            places = self.writer.index.locate(list(digests))
+            # some the space has all the same, by their names
+            keys = {hash_key(one) for one in digests if all(place[0] < REMOTE for place in places.get(one, ()))}
             self.reliance.drop((), lambda: self.doomed.add(keys))
 
     def _names(self, keys: Collection[int]) -> list[Hash]:
@@ -707,16 +741,21 @@ class Intake:
         """Count the packs that have blobs as written just now; return whether one of them was not so by and large."""
         located = self.writer.index.locate(digests).values()
         packs = {pack for places in located for pack, _offset, _member in places}
-        touched = [self.writer.packs.touch(pack) for pack in packs]
+        # others are brought once more
+        touched = [pack >= REMOTE or self.writer.packs.touch(pack) for pack in packs]
         return any(touched)
 
     def forget_packed(self) -> None:
         """Forget which blobs were seen intact in packs."""
-        self._sound = {}
+        self._sound, self._sound_here = {}, {}
 
-    def _are_there(self, digests: Sequence[Hash], region: Region) -> bool:
+    def _are_there(self, digests: Sequence[Hash], region: Region, *, logged: bool) -> bool:
         epoch = self.reliance.epoch
-        if not all(digest in self._written or digest in self._sound for digest in digests):
+        if logged and self.publish is not None:
+            there = all(digest in self._sound_here for digest in digests)
+        else:
+            there = all(digest in self._written or digest in self._sound for digest in digests)
+        if not there:
             return False
         noted = self.reliance.note(region, digests, epoch)
         return noted is not None and len(noted) == len(set(digests))

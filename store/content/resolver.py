@@ -15,13 +15,13 @@ from blake3 import blake3
 
 from store.content.cuts import join
 from store.content.sealed import SealedGroup, is_inner
-from store.content.shelf import OpenRecord, Shelf, StoredBlobs
+from store.content.shelf import OpenRecord, Shelf, StoredBlobs, nearest
 from store.content.sparing import is_sparing
 from store.disk import skeleton_format
 from store.disk.blob_format import Chunk, Form, Record
 from store.disk.pack import PackRemoved, RecordPlace
 from store.disk.skeleton_format import Skeleton
-from store.errors import ConvfsError, DamageError, FormatTooNew, Missing, NotFound
+from store.errors import Away, ConvfsError, DamageError, FormatTooNew, Missing, NotFound
 from store.ids import Hash, hash_bytes
 
 _DEEPEST = 64
@@ -137,7 +137,7 @@ class Batch:
                 self._waiting[digest] = waiting
         if missing:
             found = self._shelf.source.locations(missing)
-            sealed = self._read({location[:2] for locations in found.values() for location in locations})
+            sealed = self._read({location[:2] for locations in found.values() for location in nearest(locations)})
             if sealed:
                 self._note_sealed(found, sealed)
 
@@ -308,7 +308,7 @@ class _Salvage:
         def take(place: RecordPlace, member: int) -> bytes | None:
             try:
                 return self._at(place, member, digest, depth)
-            except (FormatTooNew, PackRemoved):
+            except (Away, FormatTooNew, PackRemoved):
                 raise
             except ConvfsError as error:
                 raise DamageError(f"blob {digest.hex()} cannot be read: {error}") from error

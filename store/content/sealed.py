@@ -21,7 +21,16 @@ from store.content.compression import MAX_BODY_BYTES, Member
 from store.content.cuts import join
 from store.content.zstd import shows, veil_much
 from store.disk import sealed_format, skeleton_format
-from store.disk.blob_format import Compression, Form, Record, codec, decode_group_table, decode_record, encode_record
+from store.disk.blob_format import (
+    Compression,
+    Form,
+    Record,
+    codec,
+    decode_chunks,
+    decode_group_table,
+    decode_record,
+    encode_record,
+)
 from store.disk.sealed_format import Head, Table, decode_head, decode_table
 from store.disk.skeleton_format import Skeleton
 from store.errors import DamageError
@@ -293,6 +302,18 @@ def names_of(record: Record) -> list[Hash]:
     if record.compression in _GROUPS:
         return [member.hash for member in decode_group_table(record.compression, record.stored).members]
     return [record.hash]
+
+
+_LEANING = (Compression.GROUP_DICT, Compression.ZSTD_DICT, Compression.DELTA)
+
+
+def needs_of(record: Record) -> list[Hash]:
+    """Return the blobs that a record is made from: a dictionary, the base of a delta, chunks. DamageError."""
+    if record.compression in _LEANING:
+        return [Hash(bytes(record.stored[:HASH_SIZE]))]
+    if record.compression == Compression.CHUNKS:
+        return [chunk.hash for chunk in decode_chunks(record.stored)]
+    return []
 
 
 SEALED_BYTES = 2 << 20

@@ -1,7 +1,8 @@
 """Records from packs, opened: which blobs they hold, and their bodies; kept for the next reader, with dictionaries."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -22,7 +23,8 @@ from store.disk.blob_format import (
 from store.disk.pack import PackRemoved, PackSet, RecordPlace
 from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import HASH_SIZE, Hash, hash_bytes
-from store.index.index import Index
+from store.index.index import BlobPlace, Index
+from store.paths import REMOTE
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -210,13 +212,35 @@ class StoredBlobs:
     A blob that moves from the journal into a pack has its location before it stops being pending.
     """
 
-    def __init__(self, pending: Callable[[Hash], tuple[Form, bytes] | None], index: Index, packs: PackSet) -> None:
+    def __init__(
+        self,
+        pending: Callable[[Hash], tuple[Form, bytes] | None],
+        index: Index,
+        packs: PackSet,
+        *,
+        only_here: bool = False,
+    ) -> None:
+        """``only_here``: blobs that only the space of a replica has are unknown."""
         self.pending = pending
         """Returns form and body of a blob that is not in a pack yet."""
-        self.locations = index.locate
+        self.locations = partial(_located_here, index) if only_here else index.locate
         """Returns the places in packs that may hold each of many blobs; unknown blobs are left out."""
         self.read = packs.read
         self.read_many = packs.read_many
+
+
+def nearest(places: Sequence[BlobPlace]) -> Sequence[BlobPlace]:
+    """Return those of the places of a blob that are on this machine; if there are none, one of the others."""
+    if len(places) == 1:
+        return places
+    return [place for place in places if place[0] < REMOTE] or [max(places)]
+
+
+def _located_here(index: Index, digests: Sequence[Hash]) -> dict[Hash, list[BlobPlace]]:
+    found = {
+        digest: [place for place in places if place[0] < REMOTE] for digest, places in index.locate(digests).items()
+    }
+    return {digest: places for digest, places in found.items() if places}
 
 
 _DICTIONARIES = 8 << 20
@@ -279,7 +303,8 @@ class Shelf:
         """
         while True:
             reason, removed = missing, False
-            for pack, offset, member in self.source.locations((digest,)).get(digest, ()):
+            # those on this machine first
+            for pack, offset, member in sorted(self.source.locations((digest,)).get(digest, ())):
                 try:
                     found = take((pack, offset), member)
                 except PackRemoved:

@@ -16,18 +16,20 @@ import os
 import re
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 from store.disk import blob_format, durable, file_header
 from store.disk.blob_format import HEAD_SIZE, MAGIC, OVERHEAD, Record
 from store.disk.file_header import HEADER_SIZE, PACK, Damage
 from store.disk.files import Window, next_sound, pread, pread_around
 from store.errors import ConvfsError, DamageError, FormatTooNew, StoreFailed, UsageError
-from store.paths import ERASED, NEW, REWRITTEN, pack_name, pack_number
+from store.paths import ERASED, NEW, REMOTE, REWRITTEN, pack_name, pack_number
 
 _BUFFERED_BYTES = 1 << 20
 
@@ -171,6 +173,16 @@ class PackRemoved(DamageError):
     """The pack was removed while it was open: its blobs lie elsewhere now, or nowhere. Look them up once more."""
 
 
+class RemotePacks(Protocol):
+    """The packs that only the space of a replica has."""
+
+    def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
+        """Read a record as :meth:`PackSet.read` does. Raises Away where it cannot be fetched, too."""
+
+    def only_kept(self) -> AbstractContextManager[None]:
+        """Fetch nothing while the block runs: what is not here counts as away."""
+
+
 class PackSet:
     """All packs of one store."""
 
@@ -199,6 +211,8 @@ class PackSet:
         self._failed = False
         self._removed: set[int] = set()
         self._read_only = read_only
+        self.remote: RemotePacks | None = None
+        """Reads the packs with numbers from REMOTE on: nothing else here is about them."""
         if not read_only:
             durable.make_directory(directory)
             durable.clean(directory)
@@ -365,6 +379,8 @@ class PackSet:
 
         DamageError if there is no sound record, FormatTooNew if it is of a kind that this code does not know.
         """
+        if pack >= REMOTE:
+            return self._remote.read(pack, offset, damaged=damaged)
         segment = self._segment(pack)
         try:
             size = OVERHEAD + blob_format.stored_length(pread(segment.fd, HEAD_SIZE, offset))
@@ -379,9 +395,10 @@ class PackSet:
         Yields each place once, with its record or its fault.
         """
         ordered = sorted(set(places))
+        here = bisect_left(ordered, (REMOTE, 0))
         window: Window | None = None
         segment: Segment | None = None
-        for index, (pack, offset) in enumerate(ordered):
+        for index, (pack, offset) in enumerate(ordered[:here]):
             try:
                 if segment is None or window is None or segment.number != pack:
                     segment = self._segment(pack)
@@ -392,6 +409,17 @@ class PackSet:
                 yield (pack, offset), self._placed(error, pack, offset)
                 continue
             yield (pack, offset), record
+        for place in ordered[here:]:
+            try:
+                yield place, self._remote.read(*place)
+            except ConvfsError as error:
+                yield place, error
+
+    @property
+    def _remote(self) -> RemotePacks:
+        if self.remote is None:
+            raise DamageError(f"{self.directory}: these packs are of a store in a space, and this one is in none")
+        return self.remote
 
     def scan(
         self, start: RecordPlace | None = None, numbers: Sequence[int] | None = None

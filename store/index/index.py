@@ -16,9 +16,14 @@ from store.errors import DamageError
 from store.ids import Hash, hash_key, type_tag
 from store.index.database import DERIVED_FROM_LOGS, Database, put
 from store.index.frames import file_frames
+from store.paths import REMOTE
 
 BlobPlace = tuple[int, int, int]
 """The place of a blob: pack number, offset of the record in it, member of the group (0 if it is none)."""
+
+
+BlobKeyPlace = tuple[int, int, int]
+"""Where a blob lies within one pack: the key of its hash, offset of the record, member of the group."""
 
 
 class Places:
@@ -67,6 +72,8 @@ _ROWS_AT_ONCE = 20_000
 _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
 _NO_SKETCHES: Mapping[int, Hash] = {}
+_NOTED, _NOTED_BEYOND = "pack/", "pack0"
+"""The beginning of the keys in ``state`` under which it stands what is said of packs, and what is behind them all."""
 
 
 class Index:
@@ -105,6 +112,32 @@ class Index:
             with self.db.writing(hold=hold) as sql:
                 _add(sql, rows, packs)
                 sql.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?)", sketches.items())
+
+    def add_remote(self, pack: int, places: Iterable[BlobKeyPlace], length: int, note: str) -> None:
+        """File the blobs of a pack of ``length`` bytes that only the space of a replica has, and what is said of it."""
+        rows = [(key, pack, offset, member) for key, offset, member in places]
+        with self.db.writing(hold=False) as sql:
+            _add(sql, rows, {pack: length})
+            sql.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (_noted(pack), note))
+
+    def remote(self) -> dict[int, str]:
+        """Return the packs that are filed and that only the space has, and what is said of each."""
+        rows = self.db.query("SELECT key, value FROM state WHERE key > ? AND key < ?", (_NOTED, _NOTED_BEYOND))
+        return {int(key.removeprefix(_NOTED)): note for key, note in rows}
+
+    def remote_note(self, pack: int) -> str | None:
+        """Return what is said of a pack that only the space has, None if it is not filed."""
+        note = self.db.state(_noted(pack))
+        return note if isinstance(note, str) else None
+
+    def remote_places(self) -> list[tuple[int, int]]:
+        """Return the packs and offsets of all records that are filed in packs that only the space has."""
+        return self.db.query("SELECT DISTINCT pack, offset FROM blobs WHERE pack >= ?", (REMOTE,))
+
+    def forget_remote(self, keys: Iterable[int]) -> None:
+        """Drop the rows of blobs that say where they lie in packs that only the space has."""
+        with self.db.writing(hold=False) as sql:
+            sql.executemany("DELETE FROM blobs WHERE key = ? AND pack >= ?", [(key, REMOTE) for key in keys])
 
     def sketched(self, features: Sequence[int]) -> dict[int, Hash]:
         """Return the last blob with each feature of a sketch; features that none has are left out."""
@@ -155,6 +188,7 @@ class Index:
             after = max(up_to, after + 1)
         with self.db.writing(hold=False) as sql:
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in numbers])
+            sql.executemany("DELETE FROM state WHERE key = ?", [(_noted(number),) for number in numbers])
 
     def locate(self, digests: Sequence[Hash]) -> dict[Hash, list[BlobPlace]]:
         """Return, for each hash, the places that may hold it (usually one; hashes not filed are left out)."""
@@ -227,6 +261,10 @@ class Index:
             file_frames(sql, frames)
         except DamageError as error:
             raise self.db.damage(str(error)) from None
+
+
+def _noted(pack: int) -> str:
+    return f"{_NOTED}{pack}"
 
 
 def _add(sql: sqlite3.Connection, rows: list[tuple[int, int, int, int]], packs: Mapping[int, int]) -> None:

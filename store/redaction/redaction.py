@@ -104,6 +104,8 @@ class Redaction:
 
     def _surveyed(self) -> tuple[Survey, list[int]]:
         store = self._store
+        if store.replica is not None:
+            store.replica.holdings.bring_all()
         survey = Survey(store.blobs, self._secrets, store.files.aside.scratch)
         store.checkpointer.flush()
         numbers = store.intake.cold(roll=True)

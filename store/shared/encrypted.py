@@ -11,11 +11,12 @@ from typing import TypeVar
 from store.errors import DamageError, Unreachable
 from store.shared import ciphertext
 from store.shared.access import Access
-from store.shared.ciphertext import OBJECT_HEAD, Keys, Locked, open_entry, seal_entry
+from store.shared.ciphertext import OBJECT_HEAD, Keys, Locked, ObjectHead, open_entry, seal_entry
 from store.shared.entry import Entry
 from store.shared.space import Bucket, Log, Outdated, Space
 
 _T = TypeVar("_T")
+_HEADS = 4096
 
 
 def encrypted(space: Space, access: Access) -> Space:
@@ -119,16 +120,19 @@ class _Bucket:
         self._bucket = bucket
         self._space = space
         self._access = access
+        self._heads: dict[str, ObjectHead] = {}
+        """The headers of objects of which parts were read."""
 
     def put(self, key: str, data: bytes) -> None:
         generation, secret = self._access.current()
+        self._heads.pop(key, None)
         self._bucket.put(key, ciphertext.seal_object(secret, generation, self._space, key, data))
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         if start == 0 and length is None:
             data = self._bucket.get(key)
             return _with_keys(self._access, lambda keys: ciphertext.open_object(keys, self._space, key, data))
-        head = ciphertext.object_head(self._bucket.get(key, 0, OBJECT_HEAD), key)
+        head = self._head(key)
         end = head.length if length is None else min(head.length, start + length)
         if start >= end:
             return b""
@@ -142,7 +146,18 @@ class _Bucket:
         skipped = first * ciphertext.FRAME
         return text[start - skipped : end - skipped]
 
+    def _head(self, key: str) -> ObjectHead:
+        """Return the header of an object, which nobody writes a second time with other contents."""
+        head = self._heads.get(key)
+        if head is None:
+            head = ciphertext.object_head(self._bucket.get(key, 0, OBJECT_HEAD), key)
+            if len(self._heads) >= _HEADS:
+                self._heads = {}
+            self._heads[key] = head
+        return head
+
     def delete(self, key: str) -> None:
+        self._heads.pop(key, None)
         self._bucket.delete(key)
 
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:

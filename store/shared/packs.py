@@ -1,41 +1,81 @@
 """The packs of a space: records of blobs that commits name, in the order in which they were brought.
 
 A pack is an object of the bucket, ``packs/`` and 32 random hex digits, and then gets a number by a record, ``pack/``
-and 12 digits: ``{"key", "length", "machine", "doomed_ms", "again"}``. Numbers are from 1, without gaps, so a replica
-that has taken all up to one has all that is named up to there. An object without a record was left by a machine that
-died in between.
+and 12 digits: ``{"key", "length", "machine", "doomed_ms", "again", "names", "made_ms"}``. Numbers are from 1, without
+gaps, so a replica that has taken all up to one knows all that is named up to there. An object without a record was left
+by a machine that died in between.
+
+Which blobs a pack has says another object, ``names/`` and 32 random hex digits: so nobody need fetch it to know them.
+It is MessagePack, an array of records, each ``[offset, names, needs]``: the keys of its blobs (the first eight bytes of
+their hashes), and of those that it is made from. Small packs, and those of earlier versions, have none: they are taken
+whole.
 
 What is left of a *doomed* pack (``doomed_ms`` is since when) is in a later one, which has nothing else (``again``):
 that is fetched by who has not had the doomed one. The object is removed some time later, and then ``key`` is empty.
 """
 
+from __future__ import annotations
+
 import os
 import threading
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from store import typed
-from store.content.sealed import names_of
+from store.content.sealed import names_of, needs_of
 from store.disk import blob_format, file_header
-from store.disk.blob_format import HEAD_SIZE, OVERHEAD, decode_record
+from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record
 from store.disk.file_header import HEADER_SIZE, PACK
 from store.errors import DamageError, Missing, NotFound
-from store.ids import Hash
-from store.shared.space import Record, Space
+from store.ids import Hash, hash_key, now_ms
+from store.index.index import BlobKeyPlace
+from store.shared.space import Record as SpaceRecord
+from store.shared.space import Space
 
 PREFIX = "pack/"
+_PACKS = "packs/"
+_NAMES = "names/"
+WHOLE_BYTES = 256 << 10
+"""The length up to which a pack is taken whole."""
+_BACKUP = "put it back from a backup of it"
 
 
 class PackNote(Struct, frozen=True):
-    """The record of a pack: its object, the bytes that it has, and the number of the replica that brought it."""
+    """The record of a pack: its object, the bytes that it has, and the number of the replica that brought it.
+
+    ``names`` is the object that says which blobs are in it; "" if there is none.
+    """
 
     key: str
     length: int
     machine: int = 0
     doomed_ms: int = 0
     again: bool = False
+    names: str = ""
+    made_ms: int = 0
+
+
+class Named(Struct, frozen=True, array_like=True):
+    """One record of a pack: where it is, and the keys of its blobs and of those that it is made from, in 8 bytes."""
+
+    offset: int
+    names: bytes
+    needs: bytes = b""
+
+    @staticmethod
+    def of(offset: int, record: Record, names: Sequence[Hash]) -> Named:
+        """Return what is to be said of a record with blobs of these names."""
+        return Named(offset, _keys(names), _keys(needs_of(record)))
+
+    def places(self) -> Iterator[BlobKeyPlace]:
+        """Yield where its blobs are."""
+        return ((key, self.offset, member) for member, key in enumerate(array("q", self.names)))
+
+
+_named = msgspec.msgpack.Decoder(list[Named]).decode
 
 
 def key_of(number: int) -> str:
@@ -59,9 +99,14 @@ class Packs:
         ``again`` says that they are of packs which are doomed then.
         """
         data = b"".join((file_header.encode(PACK, self._space.id), *records))
-        key = f"packs/{os.urandom(16).hex()}"
+        name = os.urandom(16).hex()
+        key, names = f"{_PACKS}{name}", ""
         self._space.bucket.put(key, data)
-        note = msgspec.json.encode(PackNote(key, len(data), self._machine, again=again))
+        if len(data) > WHOLE_BYTES:
+            names = f"{_NAMES}{name}"
+            self._space.bucket.put(names, msgspec.msgpack.encode(list(_said(records))))
+        made = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms())
+        note = msgspec.json.encode(made)
         while True:
             number = self.known(self.reached) + 1
             if self._space.records.swap(key_of(number), 0, note) or self._noted(number) == note:
@@ -75,36 +120,54 @@ class Packs:
             self._reach(_number(found[-1].key))
         return max(after, self.reached)
 
-    def after(self, last: int) -> Iterator[tuple[int, bytes | None]]:
-        """Yield the packs with numbers above one, in order: (number, its bytes, or None where nothing in it is new).
-
-        DamageError if one is gone.
-        """
-        lacks = False
-        while noted := self.notes(last):
-            for number, note in noted:
-                last = number
-                data = None
-                if lacks or not note.again:
-                    data = self.data(number, note)
-                    lacks = lacks or data is None
-                self._reach(number)
-                yield number, data
-
     def notes(self, after: int = 0) -> list[tuple[int, PackNote]]:
         """Return what is said of the packs with numbers above one, by number. Raises DamageError, Unreachable."""
-        return [(_number(record.key), _note(record)) for record in self._space.records.records(PREFIX, key_of(after))]
+        found = self._space.records.records(PREFIX, key_of(after))
+        return [(_number(record.key), decode_note(record)) for record in found]
 
-    def get(self, number: int) -> bytes | None:
-        """Return the bytes of a pack that was not published again; None for others, and doomed ones. DamageError."""
-        note = _note(self._space.records.record(key_of(number)))
-        return None if note.again else self.data(number, note)
+    def note(self, number: int) -> PackNote:
+        """Return what is said of a pack. Raises DamageError, Unreachable."""
+        return decode_note(self.record(number))
+
+    def record(self, number: int) -> SpaceRecord:
+        """Return the record of a pack; its value is empty if there is none."""
+        return self._space.records.record(key_of(number))
+
+    def keys(self, number: int) -> array[int]:
+        """Return the keys of what is in a pack that was not published again; () for others, and doomed ones.
+
+        Raises DamageError, Unreachable.
+        """
+        note = self.note(number)
+        named = None if note.again else self.named(number, note)
+        return array("q", b"".join(one.names for one in named or ()))
+
+    def named(self, number: int, note: PackNote) -> list[Named] | None:
+        """Return the records of a pack, as far as they are named; None if it is doomed. DamageError if it is gone."""
+        if note.doomed_ms:
+            return None
+        if not note.names:
+            data = self.data(number, note)
+            return None if data is None else list(_said([record for record, _names in records_of(data, number)]))
+        try:
+            return _named(self._space.bucket.get(note.names))
+        except Missing:
+            if self.note(number).doomed_ms:
+                return None
+            raise DamageError(f"what pack {number} of the space has can no longer be said: {_BACKUP}") from None
+        except msgspec.DecodeError as error:
+            raise DamageError(f"what is said of pack {number} of the space makes no sense: {error}") from None
+
+    def part(self, note: PackNote, start: int, length: int) -> bytes:
+        """Return a part of a pack, shorter where it ends. Raises Missing if its object is gone, Unreachable."""
+        length = min(length, note.length - start)
+        return self._space.bucket.get(note.key, start, length) if length > 0 else b""
 
     def doom(self, numbers: Iterable[int], now_ms: int) -> None:
         """Have packs fetched no more: what is left of them is elsewhere."""
         for number in numbers:
             record = self._space.records.record(key_of(number))
-            note = _note(record)
+            note = decode_note(record)
             if not note.doomed_ms:
                 changed = msgspec.json.encode(msgspec.structs.replace(note, doomed_ms=now_ms))
                 self._space.records.swap(record.key, record.version, changed)
@@ -115,17 +178,19 @@ class Packs:
         for number, note in self.notes():
             if note.key and 0 < note.doomed_ms <= before_ms:
                 self._space.bucket.delete(note.key)
+                if note.names:
+                    self._space.bucket.delete(note.names)
                 record = self._space.records.record(key_of(number))
-                gone = msgspec.json.encode(msgspec.structs.replace(note, key="", length=0))
+                gone = msgspec.json.encode(msgspec.structs.replace(note, key="", names="", length=0))
                 self._space.records.swap(record.key, record.version, gone)
                 freed += note.length
         return freed
 
     def orphans(self) -> list[str]:
         """Return the keys of objects that no record names: a machine is about to, or died before it did."""
-        objects = [key for key, _length in self._space.bucket.list("packs/")]
-        # in this order: a record comes after its object
-        known = {note.key for _number_of_it, note in self.notes()}
+        objects = [key for prefix in (_PACKS, _NAMES) for key, _length in self._space.bucket.list(prefix)]
+        # in this order: a record comes after its objects
+        known = {key for _number_of_it, note in self.notes() for key in (note.key, note.names)}
         return [key for key in objects if key not in known]
 
     def data(self, number: int, note: PackNote) -> bytes | None:
@@ -135,9 +200,9 @@ class Packs:
         try:
             return self._space.bucket.get(note.key)
         except Missing:
-            if _note(self._space.records.record(key_of(number))).doomed_ms:
+            if self.note(number).doomed_ms:
                 return None
-            raise DamageError(f"pack {number} of the space is gone: put it back from a backup of it") from None
+            raise DamageError(f"pack {number} of the space is gone: {_BACKUP}") from None
 
     def _noted(self, number: int) -> bytes:
         return self._space.records.record(key_of(number)).value
@@ -161,11 +226,24 @@ def records_of(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:
     return found
 
 
-def _note(record: Record) -> PackNote:
+def decode_note(record: SpaceRecord) -> PackNote:
+    """Read what the record of a pack says. DamageError."""
     try:
         return typed.decode(record.value, PackNote)
     except msgspec.DecodeError as error:
         raise DamageError(f"what the space says of its {record.key} makes no sense: {error}") from None
+
+
+def _said(records: Sequence[bytes]) -> Iterator[Named]:
+    at = HEADER_SIZE
+    for data in records:
+        record = decode_record(memoryview(data))
+        yield Named.of(at, record, names_of(record))
+        at += len(data)
+
+
+def _keys(names: Sequence[Hash]) -> bytes:
+    return array("q", map(hash_key, names)).tobytes()
 
 
 def _number(key: str) -> int:

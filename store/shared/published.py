@@ -32,6 +32,8 @@ class Published(Struct, frozen=True):
     """The last that it had, see ``store.shared.sessions``; the last one perhaps not quite."""
     generation: int = 0
     """The last redaction that it has applied."""
+    whole: int = -1
+    """The packs up to this one were taken whole, as earlier versions did with all of them (-1)."""
 
 
 class PublishedFile:
@@ -41,10 +43,11 @@ class PublishedFile:
         self._path = root / paths.PUBLISHED
         self._lock = threading.Lock()
         try:
-            self.now = typed.decode(self._path.read_bytes(), Published)
+            found = typed.decode(self._path.read_bytes(), Published)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             # everything is published once more, and taken once more
-            self.now = Published()
+            found = Published(whole=0)
+        self.now = structs.replace(found, whole=found.taken) if found.whole < 0 else found
 
     def note(self, **changes: object) -> None:
         """Change some of it, durably."""

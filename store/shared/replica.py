@@ -5,8 +5,8 @@ appended: a pack of this machine alone does not count. So what loads write is pu
 and the file ``published`` has how far that has come. What lies behind that place when a store is opened, perhaps from a
 process that was killed in between, is published before anything is committed.
 
-Packs of other machines are fetched whole, and their records written to the packs of this one, before the entries that
-may name them are applied. The numbers of packs differ from machine to machine; the logs are the same, byte by byte.
+What is in packs of other machines is taken before the entries that may name it are applied (``store.shared.holdings``).
+The numbers of packs differ from machine to machine; the logs are the same, byte by byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -42,13 +41,15 @@ from store.errors import (
     Unredacted,
     UsageError,
 )
-from store.ids import Hash, hash_bytes, hash_key
-from store.shared import roster, sessions
+from store.ids import hash_bytes, hash_key
+from store.shared import generations, roster, sessions
+from store.shared.cache import Cache
 from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
 from store.shared.history import History
+from store.shared.holdings import Holdings
 from store.shared.leases import Leases
-from store.shared.packs import Packs, records_of
+from store.shared.packs import Packs
 from store.shared.published import PublishedFile
 from store.shared.redactions import ANOTHER, Redactions
 from store.shared.space import Membership, Space
@@ -73,7 +74,6 @@ _WENT_ON = (
     "does not have the last commits of this replica, and went on without them: make another with convfs remote join,"
     " and convfs push what this one has to it"
 )
-_KNOWN_PACKS = 64
 _HOLD_SECONDS = 0.05
 
 
@@ -82,7 +82,7 @@ class Replica:
 
     shared = True
 
-    def __init__(self, root: Path, member: Membership, writer: Writer, intake: Intake) -> None:
+    def __init__(self, root: Path, member: Membership, writer: Writer, intake: Intake, cache: Cache) -> None:
         self.member = member
         self._root = root
         self.access: Access | None = None
@@ -94,8 +94,6 @@ class Replica:
         self._connecting = threading.RLock()
         self._ahead: Sequence[Entry] = ()
         """The entries that came with a refusal."""
-        self._own: set[int] = set()
-        """The packs that were published by this process."""
         self._verified = False
         """True once the space, as it is connected, is known to have this replica's history."""
         self._away = ""
@@ -110,6 +108,8 @@ class Replica:
         """The monotonic time at which the session was looked at last."""
         self._published = PublishedFile(root)
         self.history = History(self._published, writer.turns, writer.head_log)
+        self.holdings = Holdings(intake, self._published, cache, self._reading)
+        """The packs of the space, as far as they are here."""
         self._complete = False
         """True once the space has all that an earlier process wrote: until then the place to begin at stays."""
         self._left: set[int] = set()
@@ -118,8 +118,6 @@ class Replica:
         """When it is looked next for who wants to join."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
-        self._names: dict[int, array[int]] = {}
-        """The keys of the blobs in packs that were taken last, by the packs' numbers."""
         self.leases = Leases(member.number)
         """The work that this machine does alone in the space."""
         self.dropped: Callable[[], None] = lambda: None
@@ -206,7 +204,7 @@ class Replica:
             chain, found = self._checked(space, found)
             if max(entry.packs for entry in found) > self._published.now.taken:
                 # what these name was published before them
-                self._take(packs)
+                self.holdings.take(packs)
             self.history.reach(found[-1].seq, chain)
             return [entry.body for entry in found]
 
@@ -297,6 +295,8 @@ class Replica:
                 raise self._only_read(str(error)) from error
             self._packs = Packs(self._space, self.member.number)
         self._verify(self._space)
+        self.holdings.check(self._packs)
+        self.holdings.cache.keeps = generations.current(self._space.records).purged
         self._packs.known(self._published.now.taken)
         self._verified = True
         self._say(self._space)
@@ -310,12 +310,12 @@ class Replica:
         """
         self._writer.catch_up()
         with self._writer.commit_lock:
-            self._take(self.connected()[1])
+            self.holdings.take(self.connected()[1])
         return self._published.now.taken
 
-    def own(self, number: int) -> None:
-        """Note that a pack of the space has nothing that this replica lacks."""
-        self._own.add(number)
+    def _reading(self) -> Packs:
+        """Return the packs of the space for reading, whatever else is wrong with it."""
+        return self._packs if self._space is not None and self._packs is not None else self.connected()[1]
 
     def _only_read(self, why: str) -> Unreachable:
         """Have nothing written until the store is opened again; return the error to raise."""
@@ -378,6 +378,7 @@ class Replica:
         with self._asking() as (space, _packs):
             record = sessions.of(space.records, self.member.number)
             self._looked = time.monotonic()
+            self.holdings.cache.keeps = self.holdings.cache.keeps or generations.current(space.records).purged
             if not sessions.own(record, self._published.now.sessions):
                 raise self._only_read(_COPIED)
 
@@ -410,10 +411,10 @@ class Replica:
             records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
             size += len(records[-1])
             if size >= _PUBLISHED_BYTES:
-                self._own.add(published.publish(records))
+                self.holdings.own(published.publish(records))
                 records, size = [], 0
         if records:
-            self._own.add(published.publish(records))
+            self.holdings.own(published.publish(records))
 
     # -- repair ----------------------------------------------------------------------------------------------------
 
@@ -463,26 +464,7 @@ class Replica:
         self._check_writes()
         with self._asking() as (_space, packs):
             if records:
-                self._own.add(packs.publish(records))
-
-    def _take(self, packs: Packs) -> None:
-        """Take the packs that others have published."""
-        taken = self._published.now.taken
-        try:
-            for number, data in packs.after(taken):
-                if data is not None:
-                    records = records_of(data, number)
-                    self._names[number] = _keys(records)
-                    if number in self._own:
-                        self._own.discard(number)
-                    else:
-                        self._intake.adopt(records)
-                taken = number
-        finally:
-            # also those before one that cannot be taken: they are in the packs by now
-            if taken > self._published.now.taken:
-                self._intake.sync()
-                self._published.note(taken=taken)
+                self.holdings.own(packs.publish(records))
 
     # -- redaction -------------------------------------------------------------------------------------------------
 
@@ -502,8 +484,12 @@ class Replica:
                 data = self.redactions.patch_of(space, due)
                 with self._writer.commit_lock:
                     self._prepare()
-                    self._take(self._packs or Packs(space, self.member.number))
+                    self.holdings.take(self._packs or Packs(space, self.member.number))
+                cache = self.holdings.cache
+                # as long as the space has it
+                cache.keeps = False
                 self.renewed(due.generation, *self.redactions.patch(data))
+                cache.forget(overwrite=True)
                 self._say(space)
             finally:
                 if space is not self._space:
@@ -546,25 +532,10 @@ class Replica:
     def _note_shared(self, notes: Sequence[Shared]) -> None:
         for note in notes:
             if isinstance(note, Dropped):
-                self._drop(note)
+                self.holdings.drop(note, self.connected()[1])
+                self.dropped()
             else:
                 self.redactions.told(note)
-
-    def _drop(self, one: Dropped) -> None:
-        """Have what the space drops count as missing, but for what is in packs that have come since."""
-        _space, packs = self.connected()
-        keys = set(array("q", one.keys))
-        for number in [number for number in self._names if number <= one.packs]:
-            # the packs that count are later ones each time
-            del self._names[number]
-        for number in range(one.packs + 1, packs.known(packs.reached) + 1):
-            if number not in self._names:
-                # one of this machine, or of before it was started
-                data = packs.get(number)
-                self._names[number] = _keys(records_of(data, number)) if data is not None else array("q")
-            keys.difference_update(self._names[number])
-        self._intake.drop(keys)
-        self.dropped()
 
     # -- following -------------------------------------------------------------------------------------------------
 
@@ -575,9 +546,8 @@ class Replica:
             self.renew()
             found = self._writer.catch_up()
             self.redactions.complete()
-        if not found and len(self._names) > _KNOWN_PACKS:
-            for number in sorted(self._names)[:-_KNOWN_PACKS]:
-                del self._names[number]
+        if not found:
+            self.holdings.tidy()
         if found and not self._intake.has_dictionary:
             self._writer.settle()
             self._intake.note_dictionary()
@@ -626,6 +596,3 @@ class Replica:
         if not self._told:
             _LOG.warning("%s", error)
         self._told = str(error)
-
-def _keys(records: Sequence[tuple[bytes, list[Hash]]]) -> array[int]:
-    return array("q", [hash_key(name) for _record, names in records for name in names])

@@ -7,7 +7,7 @@ may have brought in, such as a reference to content that never was in the store.
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from store.disk import head_format as heads
 from store.disk.file_header import Damage
 from store.disk.head_format import HeadFrame
 from store.disk.turn_format import DELETED, Turn
-from store.errors import ConvfsError, DamageError, NotFound, StoreFull
+from store.errors import Away, ConvfsError, DamageError, NotFound, StoreFull
 from store.events.conversation import EventRow, Renderer, outputs_of
 from store.events.event import Event
 from store.ids import TURNS_BEYOND, Hash, hash_key, patch_of, turn_of
@@ -41,6 +41,8 @@ _BLOBS_AT_ONCE = 64
 _SMALL = 1 << 20
 """Blobs of up to this many bytes are read together."""
 _UNKNOWN = 0xFFFF_FFFF
+_HERE = {"blobs": f"WHERE pack < {paths.REMOTE}", "packs": f"WHERE number < {paths.REMOTE}"}
+"""Which rows of a table are of packs on this machine."""
 
 
 class Violation(Struct, frozen=True):
@@ -103,6 +105,9 @@ class Looked:
                 # the reason is found with the others
                 small.append(digest)
             for digest, found in blobs.blobs(small).items():
+                if isinstance(found, Away):
+                    # it is not here, and was not to be fetched, or cannot be
+                    continue
                 if isinstance(found, ConvfsError):
                     self.bad[digest] = found
                 else:
@@ -226,8 +231,19 @@ def check_notes(looked: Looked) -> Iterator[Violation]:
             yield fault("notes", f"{where}: there is no open turn {body.number} to close")
 
 
-def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Violation]:
-    """Run every check on an open store; return what was found. Reads everything."""
+def fsck(
+    store: Store, progress: Callable[[str], None] | None = None, *, remote: bool = False
+) -> list[Violation]:
+    """Run every check on an open store; return what was found. Reads everything that is here.
+
+    With ``remote``, of a replica also what only its space has, which is fetched.
+    """
+    packs = store.files.packs
+    with nullcontext() if remote or packs.remote is None else packs.remote.only_kept():
+        return _fsck(store, progress)
+
+
+def _fsck(store: Store, progress: Callable[[str], None] | None) -> list[Violation]:
     with suppress(StoreFull):
         # else what waits for room is looked at where it waits
         store.checkpointer.quiesce()
@@ -239,6 +255,9 @@ def fsck(store: Store, progress: Callable[[str], None] | None = None) -> list[Vi
             progress(name)
         try:
             findings += check(looked)
+        except Away:
+            # it needs what is not here
+            continue
         except ConvfsError as error:
             findings.append(fault(name, str(error)))
     return findings
@@ -300,7 +319,8 @@ def check_payloads(looked: Looked) -> Iterator[Violation]:
 def check_packs(looked: Looked) -> Iterator[Violation]:
     """Every record's checksum holds, every blob has its hash, and what a blob is made of is there.
 
-    What the space of a replica does not hold counts as missing: what it was made of may be gone before it.
+    Of records that only the space of a replica has, the checksums, if they are here or are to be fetched. What the
+    space does not hold counts as missing: what it was made of may be gone before it.
     """
     store = looked.store
     packs = store.files.packs
@@ -318,6 +338,9 @@ def check_packs(looked: Looked) -> Iterator[Violation]:
         for digest in names:
             if (wrong := looked.bad.get(digest)) and hash_key(digest) not in store.intake.doomed:
                 yield fault("packs", f"{where}: {wrong}")
+    for _place, found in packs.read_many(store.files.index.remote_places()):
+        if isinstance(found, ConvfsError) and not isinstance(found, Away):
+            yield fault("packs", str(found))
 
 
 def check_deleted(looked: Looked) -> Iterator[Violation]:
@@ -393,7 +416,9 @@ def _compare_index(store: Store, scratch: Path) -> Iterator[Violation]:
         sides = (("only the index", "other", "main"), ("only what the logs say", "main", "other"))
         for table in (*DERIVED_FROM_LOGS, "blobs", "packs"):
             for place, mine, theirs in sides:
-                for row in query(f"SELECT * FROM {mine}.{table} EXCEPT SELECT * FROM {theirs}.{table}"):
+                # of what only a space has, neither says anything
+                some = _HERE.get(table, "")
+                for row in query(f"SELECT * FROM {mine}.{table} {some} EXCEPT SELECT * FROM {theirs}.{table}"):
                     yield fault("index", f"{table}: {place} has {row}: run convfs reindex")
     finally:
         fresh.close()

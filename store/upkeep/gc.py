@@ -538,8 +538,9 @@ class Collector:
     ) -> CollectionSteps:
         """Collect in a space: for all machines, if no ``other`` does, and then what all have dropped from own packs."""
         upto = replica.take_all()
+        replica.holdings.forget_doomed()
         told: set[int] = set()
-        marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True)
+        marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True, reads=not other)
         found, doomed = marked.found, self._intake.doomed
         if not other:
             self._intake.reliance.doom(found, partial(_spare, found))
@@ -567,10 +568,13 @@ class Collector:
             collector=other,
         )
 
-    def _mark(self, grace_seconds: float, *, reclaims: bool, fresh: bool) -> Generator[None, None, _Marked]:
+    def _mark(
+        self, grace_seconds: float, *, reclaims: bool, fresh: bool, reads: bool = True
+    ) -> Generator[None, None, _Marked]:
         """Find out what is reached; blank the turns that nothing leads to, if it ``reclaims``.
 
-        With ``fresh``, roots are filed from nothing but the log.
+        With ``fresh``, roots are filed from nothing but the log. Unless it ``reads`` what only the space has, what was
+        cut out of that is not reached.
         """
         writer, packs = self._writer, self._packs
         # packed blobs are seen
@@ -582,7 +586,10 @@ class Collector:
             unshown = list(writer.unshown.ends())
         source = StoredBlobs(writer.pending.get, writer.index, packs)
         resolver = Resolver(source, _SHELF_BYTES)
-        found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver)
+        holdings = self.replica.holdings if self.replica is not None else None
+        remote = holdings.filed() if holdings is not None else {}
+        needs = holdings.needs if holdings is not None and not reads else None
+        found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver, remote, needs)
         yield from found.take_stock(writer.index.db)
         said = _Said()
         with self._filed(since, said, fresh=fresh) as db:
@@ -609,7 +616,8 @@ class Collector:
             yield from found.expand_trees(trees)
         # blobs that may not be swept stay, and so do the blobs that they need
         warm = [number for number in packs.numbers() if number not in cold]
-        found.reach_packs(warm)
+        young_ms = now_ms() - int(grace_seconds * 1000)
+        found.reach_packs([*warm, *(pack for pack, note in remote.items() if note.made_ms > young_ms)])
         yield from found.expand()
         return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.dropped)
 

@@ -27,7 +27,7 @@ from store.disk.head_format import HeadFrame
 from store.disk.pack import PackSet, PackWriter
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.errors import ConvfsError, DamageError
-from store.ids import HASH_SIZE, Hash
+from store.ids import HASH_SIZE, Hash, hash_key
 from store.index.index import Places
 from store.index.views import Views
 from store.upkeep.recovery import Files
@@ -206,6 +206,8 @@ class Patching:
         holding = {pack for places in located.values() for pack, _offset, _member in places}
         rewriting.rewrite(store.files.packs, numbers, holding)
         store.rewriting.switch(rewriting.places, rewriting.packs, rewriting.replaced, dropped=dropped, overwrite=True)
+        # what only a space has of it goes from there
+        store.files.index.forget_remote(map(hash_key, dropped))
         return len(rewriting.replaced)
 
 

@@ -51,6 +51,7 @@ class SharedRedaction:
         """Have all machines wait with their commits while the block runs; yields the last pack from before."""
         store, replica = self._store, self._replica
         packs = replica.take_all()
+        replica.holdings.bring_all()
         held = Held(replica.member.number, now_ms())
         store.writer.submit_alone(Request(0, move_head=False, notes=[held]))
         with store.checkpointer.still():
@@ -119,14 +120,18 @@ def renew(store: Patched, data: bytes) -> tuple[int, bytes]:
     """
     patch = Patch.decoded(data)
     with store.rewriting.alone:
-        patching = Patching(store)
-        with patching.standstill():
-            patching.rewrite(patch)
-        patching.finish()
+        _renew(store, patch)
+    return patch.seq, patch.chain
+
+
+def _renew(store: Patched, patch: Patch) -> None:
+    patching = Patching(store)
+    with patching.standstill():
+        patching.rewrite(patch)
+    patching.finish()
     gone = list(map(Hash, patch.gone))
     if store.files.index.locate(gone):
         raise DamageError("packs of this replica still have what was redacted: make another with convfs remote join")
-    return patch.seq, patch.chain
 
 
 def complete(store: Patched, replica: Replica) -> None:
@@ -134,7 +139,7 @@ def complete(store: Patched, replica: Replica) -> None:
     space, _packs = replica.connected()
     if replica.member.only_follows or not replica.administers or generations.current(space.records).purged:
         return
-    with replica.leases.held(space.records, LEASE) as other:
+    with store.rewriting.alone, replica.leases.held(space.records, LEASE) as other:
         if not other:
             _complete(store, replica)
 
@@ -151,6 +156,10 @@ def _purge(store: Patched, replica: Replica, patch: Patch, last: Generation) -> 
     generations.note(space.records, last)
     snapshot.drop(space)
     replica.take_all()
+    if replica.holdings.filed():
+        # packs of the space may have what this replica has no longer
+        replica.holdings.bring_all()
+        _renew(store, patch)
     _republish(store, replica, patch, [(number, note) for number, note in packs.notes() if not note.doomed_ms])
     for old, new in rewritten(space.log, patch, store, packs.known(packs.reached)):
         if new != old:
@@ -179,10 +188,10 @@ def _republish(store: Patched, replica: Replica, patch: Patch, noted: Sequence[t
             records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
             size += len(records[-1])
         if size >= _PUBLISHED_BYTES:
-            replica.own(packs.publish(records, again=True))
+            replica.holdings.own(packs.publish(records, again=True))
             records, size = [], 0
     if records:
-        replica.own(packs.publish(records, again=True))
+        replica.holdings.own(packs.publish(records, again=True))
     packs.doom(old, now_ms())
 
 

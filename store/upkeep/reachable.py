@@ -13,7 +13,7 @@ index has the names, where it has one for each of the blobs; else these are hash
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from struct import unpack_from
@@ -27,6 +27,7 @@ from store.disk.pack import PackSet, RecordPlace
 from store.errors import ConvfsError, DamageError
 from store.ids import HASH_SIZE, Hash, hash_key
 from store.index.database import Database
+from store.paths import REMOTE
 
 _ROWS_AT_ONCE = 20_000
 _RECORDS_AT_ONCE = 64
@@ -46,11 +47,26 @@ class Reachable:
     reached: the garbage.
     """
 
-    def __init__(self, packs: PackSet, shelf: Shelf, resolver: Resolver) -> None:
+    def __init__(
+        self,
+        packs: PackSet,
+        shelf: Shelf,
+        resolver: Resolver,
+        remote: Iterable[int] = (),
+        needs: Callable[[int], Mapping[int, bytes]] | None = None,
+    ) -> None:
+        """``remote`` are the packs that only the space of a replica has.
+
+        With ``needs``, their records are not read: it returns the keys of what each is made from, by its offset in one
+        of them. What was cut out of them must be reached otherwise then.
+        """
         self._packs = packs
         self._shelf = shelf
         self._resolver = resolver
-        self._numbers = packs.numbers()
+        self._needs = needs
+        self._numbers = [*packs.numbers(), *sorted(remote)]
+        self._remote = bisect_left(self._numbers, REMOTE) << _OFFSET_BITS
+        """The places from this one on are in packs that only the space has."""
         self._at = {number: position << _OFFSET_BITS for position, number in enumerate(self._numbers)}
         self._keys = array("q")
         self._places = array("Q")
@@ -58,6 +74,8 @@ class Reachable:
         self._held = [array("I") for _ in self._numbers]
         """Where the blobs of each pack stand in these; once a record of it was looked at, in the order they lie."""
         self._ordered: set[int] = set()
+        self._named: dict[int, Mapping[int, bytes]] = {}
+        """The needs of the records of the remote pack that was looked at last, by their offsets."""
         self._marks = bytearray()
         self._from = 0
         """No blob before this one is reached and not expanded."""
@@ -115,13 +133,16 @@ class Reachable:
     def expand(self) -> Iterator[None]:
         """Reach all that the blobs need which are reached. DamageError where that cannot be known."""
         while todo := self._to_expand():
-            places = iter(sorted({max(self._copies(at)) for at in todo}))
+            places = iter(sorted({self._nearest(at) for at in todo}))
             while some := [self.place(place) for place in islice(places, _RECORDS_AT_ONCE)]:
                 yield
-                for (pack, offset), record in self._packs.read_many(some):
+                here = [place for place in some if self._needs is None or place[0] < REMOTE]
+                for (pack, offset), record in self._packs.read_many(here):
                     # where a record is damaged, another copy will do
                     with suppress(ConvfsError):
                         self._expand(record, self._at[pack] | offset)
+                for place in some[len(here) :]:
+                    self._expand_named(*place)
             for at in todo:
                 if self._marks[at] == _REACHED:
                     self._expand_carefully(at)
@@ -188,6 +209,19 @@ class Reachable:
             if self._marks[at] == _EXPANDED:
                 return
         raise DamageError(f"what {self._name(at)} is made of cannot be read")
+
+    def _expand_named(self, pack: int, offset: int) -> None:
+        """Expand the blobs of a record by what is said of it."""
+        assert self._needs is not None
+        if pack not in self._named:
+            self._named = {pack: self._needs(pack)}
+        needs = array("q", self._named[pack].get(offset, b""))
+        for at in self._rows_at(self._at[pack] | offset):
+            first = self._copies_from(at)
+            if self._marks[first] == _REACHED:
+                self._marks[first] = _EXPANDED
+        for need in needs:
+            self.reach_key(need)
 
     def _expand(self, record: Record | ConvfsError, place: int) -> None:
         if isinstance(record, ConvfsError):
@@ -276,7 +310,7 @@ class Reachable:
         for at, key in enumerate(self._keys):
             if key != self._keys[first]:
                 first = at
-            if not self._marks[first]:
+            if not self._marks[first] and self._places[at] < self._remote:
                 blobs += at == first
                 places.append(self._places[at])
         return blobs, array("Q", sorted(places))
@@ -288,7 +322,8 @@ class Reachable:
             if self._keys[at] != self._keys[at + 1]:
                 at += 1
                 continue
-            copies = sorted(set(self._copies(at)), reverse=True)
+            # what others have is theirs
+            copies = sorted({place for place in self._copies(at) if place < self._remote}, reverse=True)
             if self._marks[at] and len(copies) > 1:
                 yield self._keys[at], copies
             at = self._beyond(at)
@@ -333,6 +368,11 @@ class Reachable:
 
     def _copies(self, at: int) -> Sequence[int]:
         return self._places[at : self._beyond(at)]
+
+    def _nearest(self, at: int) -> int:
+        """Return where a blob is read: on this machine if it lies there, where it was written last."""
+        copies = self._copies(at)
+        return max((place for place in copies if place < self._remote), default=max(copies))
 
     def _name(self, at: int) -> str:
         pack, offset = self.place(max(self._copies(at)))

@@ -70,7 +70,7 @@ def missing_packs(index: Index, packs: PackSet) -> list[str]:
     return [
         f"{packs.path(number)} is missing, and what it held cannot be read: restore it from a backup"
         for number in index.packs()
-        if number not in there
+        if number not in there and number < paths.REMOTE
     ]
 
 

@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from store import typed
 from store.commit.intake import Intake
-from store.disk.blob_format import Compression, decode_chunks, decode_record
-from store.ids import HASH_SIZE, Hash, hash_key, now_ms
+from store.content.sealed import needs_of
+from store.disk.blob_format import decode_record
+from store.ids import Hash, hash_key, now_ms
 from store.shared.packs import PackNote, Packs, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
 
 _PUBLISHED_BYTES = 16 << 20
-_LEANING = (Compression.GROUP_DICT, Compression.ZSTD_DICT, Compression.DELTA)
 _ORPHANS = "orphans"
 _ORPHAN_MS = 3600 * 1000
 
@@ -98,7 +98,7 @@ class Thinning:
         packs.doom(chosen, now_ms())
 
     def _publish(self, packs: Packs, records: Sequence[bytes]) -> None:
-        self._replica.own(packs.publish(records, again=True))
+        self._replica.holdings.republished(packs.publish(records, again=True))
 
     def _held(self, keys: Set[int]) -> set[int]:
         index, doomed = self._intake.writer.index, self._intake.doomed
@@ -106,12 +106,7 @@ class Thinning:
 
 
 def _looked_at(data: bytes, names: Sequence[Hash], garbage: Set[int]) -> _Record:
-    record = decode_record(memoryview(data))
-    needs: list[int] = []
-    if record.compression in _LEANING:
-        needs = [hash_key(bytes(record.stored[:HASH_SIZE]))]
-    elif record.compression == Compression.CHUNKS:
-        needs = [hash_key(chunk.hash) for chunk in decode_chunks(record.stored)]
+    needs = list(map(hash_key, needs_of(decode_record(memoryview(data)))))
     keys = list(map(hash_key, names))
     return _Record(keys, needs, len(data), not garbage >= set(keys))
 

@@ -1,5 +1,7 @@
 """Appends in a space on PostgreSQL, beside local ones and the server's own commits, and when others see them.
 
+And then spaces at size: ``tests.bench.joining``.
+
 By itself: ``python -m tests.bench.spaces [--quick] [--rounds N] [--dir DIR]``.
 """
 
@@ -16,6 +18,7 @@ from store.events.conversation import Change
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
+from tests.bench import joining
 from tests.bench.harness import (
     compared,
     fresh,
@@ -41,6 +44,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     with _site(work) as (server, stores):
         _appends(server, stores, work, 100 if quick else 300, rounds or (3 if quick else 9))
         _seen(stores, 50 if quick else 300)
+    joining.bench(work, quick=quick, rounds=rounds)
 
 
 @contextmanager

@@ -115,6 +115,8 @@ def test_objects_are_written_whole_and_read_by_range(space: Space) -> None:
     assert bucket.get("packs/a") == b"0123456789"
     assert bucket.get("packs/a", 3, 4) == b"3456"
     assert bucket.get("packs/a", 8, 100) == b"89"
+    assert bucket.get("packs/a", 10, 5) == bucket.get("packs/a", 70, 5) == b""
+    assert bucket.get("packs/a", 7) == b"789"
     assert bucket.get("log/b") == b""
     assert sorted(bucket.list("packs/")) == [("packs/a", 10)]
     assert sorted(bucket.list("")) == [("log/b", 0), ("packs/a", 10)]

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from store.commit.request import NewTurn, Request
 from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES
@@ -14,11 +16,18 @@ from store.redaction.proof import prove
 from store.redaction.redaction import Redacted, Redaction
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
-from store.shared import generations, remote
+from store.shared import generations, packs, remote
 from store.store import Store
 from tests.store.shared.test_spaces import Team, any_team, said, team, until
 
 __all__ = ["any_team", "team"]
+
+@pytest.fixture(params=("whole", "by names"), autouse=True)
+def taking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How machines take the packs of others: as they do with small ones, and with all others."""
+    if request.param == "by names":
+        monkeypatch.setattr(packs, "WHOLE_BYTES", 0)
+
 
 SECRET = b"correct horse battery staple"
 SECRETS = Secrets([SECRET])
