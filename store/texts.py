@@ -4,6 +4,9 @@ An event's file and its section of the transcript follow from its turn, so they 
 the texts of some :data:`BLOCK_BYTES` of records that follow each other, compressed as one, the files before the
 sections, which repeat most of them. Reading a block takes a tenth of the time that drawing its events does.
 
+While the store is idle, small blocks that follow each other are made one, compressed harder: most of what a text says
+has been said by those before it. They are as large as can be read without being felt.
+
 The database may be deleted at any time, and knows no text that cannot be drawn. It is filled by imports, and for all
 else while the store is idle, and is bounded: the oldest blocks go first. A text that is not there is drawn, and so is
 one whose size is not what the index says. A checksum covers each block.
@@ -56,10 +59,14 @@ CREATE INDEX spans_by_block ON spans (block);
 _SCHEMA = Schema(3, PROGRESS + _TABLES, ("auto_vacuum = INCREMENTAL",))
 
 BLOCK_BYTES = 256 << 10
+_MERGED_BYTES = 1 << 20
+"""The least size of blocks that were merged: reading one takes a millisecond."""
 _LARGEST_TEXT = 4 << 20
 _LARGEST_BLOCK = 2 * _LARGEST_TEXT + BLOCK_BYTES
+_MERGED_LEVEL = 9
 _LEVEL = 3
 """Level 5 takes a twentieth less room, and twice the time, which is an eighth of all that preparing an import takes."""
+_PAGES_FREED = 1000
 _RECENT_BYTES = 4 << 20
 _RECORDS_AT_ONCE = 64
 _LEAST_BYTES = 64 << 20
@@ -161,6 +168,17 @@ def _read(data: bytes) -> _Block:
     return _Block(data, sizes[::3], files, [*accumulate(sizes[2::3], initial=files[-1])])
 
 
+def _joined(blocks: Sequence[_Block]) -> bytes:
+    """Return the bytes of a block with the texts of several, in a row."""
+    heads: list[memoryview] = []
+    texts: list[memoryview] = []
+    for block in blocks:
+        start = _count.size + _place.size * len(block.places)
+        heads.append(memoryview(block.data)[_count.size : start])
+        texts.append(memoryview(block.data)[start:])
+    return b"".join((_count.pack(sum(len(block.places) for block in blocks)), *heads, *texts))
+
+
 class Texts(PerConversation):
     """The drawn texts of all conversations. Safe to call from any thread."""
 
@@ -174,6 +192,8 @@ class Texts(PerConversation):
         self._last = _NOTHING
         self._bytes = _UNKNOWN
         """The size of all blocks."""
+        self._merged = _UNKNOWN
+        """The last block when there were too few small ones to be merged."""
         self._reached: tuple[int, int, list[tuple[int, int]]] = _NOWHERE
         """The conversation that is being filled, its head, and how many of its records are done."""
 
@@ -336,13 +356,13 @@ class Texts(PerConversation):
 
     def _open(self, *, anew: bool) -> Database:
         self.forget()
-        self._bytes = _UNKNOWN
+        self._bytes = self._merged = _UNKNOWN
         return super()._open(anew=anew)
 
     # -- filling ---------------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        return bool(self._share) and not self.files.read_only and super().step()
+        return bool(self._share) and not self.files.read_only and (super().step() or self._merge())
 
     def _look_at(self, context: int, head: int, until: float) -> bool:
         rows = self.library.records.rows(head)
@@ -393,6 +413,56 @@ class Texts(PerConversation):
             done += len(some)
         self._put([block] if (block := blocks.end()) is not None else [])
         return done
+
+    def _merge(self) -> bool:
+        """Make the next small blocks that follow each other one; return whether there may be more to do."""
+        try:
+            with self._filing:
+                return self._merge_some()
+        except ConvfsError as error:
+            _LOG.info("the blocks of %s stay as they are: %s", paths.TEXTS, error)
+            return False
+
+    @held_if_full
+    def _merge_some(self) -> bool:
+        last = self.db.number("blocks")
+        if last == self._merged:
+            return False
+        numbers: list[int] = []
+        blocks: list[_Block] = []
+        size = 0
+        # nothing of this may be dropped meanwhile, or it would come back
+        with self.db.writing() as sql:
+            for row in sql.execute("SELECT * FROM blocks WHERE id > ? ORDER BY id", (self.db.number("merged"),)):
+                if size >= _MERGED_BYTES:
+                    break
+                block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
+                numbers.append(row[0])
+                blocks.append(block)
+                size += len(block.data)
+            if size < _MERGED_BYTES:
+                # there will be more
+                self._merged = last
+                return False
+            self._put_together(sql, numbers, blocks)
+            self.db.set_state("merged", numbers[-1])
+        self.db.give_back(_PAGES_FREED)
+        self.forget()
+        return True
+
+    def _put_together(self, sql: sqlite3.Connection, numbers: list[int], blocks: list[_Block]) -> None:
+        """Put what is joined in the place of the first: who remembers that finds in it what it had, at its place."""
+        data = zstd.compress(_joined(blocks), _MERGED_LEVEL)
+        first, place = numbers[0], 0
+        for number, block in zip(numbers, blocks, strict=True):
+            spans = sql.execute("SELECT first, count, place FROM spans WHERE block = ?", (number,)).fetchall()
+            put(sql, "spans", [(start, count, first, place + at) for start, count, at in spans])
+            place += len(block.places)
+        marks = ", ".join("?" * len(numbers))
+        gone = sql.execute(f"DELETE FROM blocks WHERE id IN ({marks}) RETURNING length(data)", numbers).fetchall()
+        put(sql, "blocks", [(first, data)])
+        if self._bytes != _UNKNOWN:
+            self._bytes += len(data) - sum(length for (length,) in gone)
 
     def add(self, blocks: Sequence[Block], heads: Sequence[tuple[int, int]]) -> None:
         """File texts of turns that were imported just now; of the conversations ``heads``, these are all."""

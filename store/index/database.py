@@ -664,6 +664,14 @@ class Database:
             except _FAULTS as error:
                 raise self._error(error) from error
 
+    def give_back(self, most: int) -> None:
+        """Give up to ``most`` free pages of the file, if it is one that can, back to the system."""
+        with self.writing() as sql:
+            (free,) = sql.execute("PRAGMA freelist_count").fetchone()
+            for _page in range(min(free, most)):
+                # one is all that sqlite3 does of it, whatever number is named: it takes no row for a sign of more
+                sql.execute("PRAGMA incremental_vacuum(1)").fetchall()
+
     def purge(self) -> None:
         """Erase deleted rows from the file and from SQLite's log.
 

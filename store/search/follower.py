@@ -405,8 +405,7 @@ class Follower(Derived):
         (free,), (pages,) = (self.db.query(f"PRAGMA {what}")[0] for what in ("freelist_count", "page_count"))
         if free * _LEAST_FREE < pages:
             return False
-        with self.db.writing() as sql:
-            sql.execute(f"PRAGMA incremental_vacuum({_PAGES_FREED})").fetchall()
+        self.db.give_back(_PAGES_FREED)
         return True
 
     def _file_some(self) -> bool:

@@ -147,6 +147,48 @@ def test_an_edit_and_a_fork_draw_what_changed(store: Store, monkeypatch: pytest.
         assert undrawn(store, one, monkeypatch) == len(shown(store, one))
 
 
+def test_blocks_that_were_merged_tell_the_same_and_take_less(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(root, renderer=FileRenderer()) as store:
+        contexts = [
+            talk(store, *(f"{number} of {talk_}: {noise(400, number).decode()} {LONG}" for number in range(60)))
+            for talk_ in range(6)
+        ]
+        with monkeypatch.context() as patched:
+            patched.setattr(texts, "_MERGED_BYTES", 1 << 40)
+            fill(store)
+        apart, [[before]] = blocks(store), store.texts.db.query("SELECT sum(length(data)) FROM blocks")
+        told_before = [told(store, context) for context in contexts]
+        store.contexts.append_many(contexts[0], said("one more"))
+        fill(store)
+        [[after]] = store.texts.db.query("SELECT sum(length(data)) FROM blocks")
+        assert blocks(store) < apart // 3
+        assert after < before
+        assert store.texts.db.query("PRAGMA freelist_count") == [(0,)]
+        for context, known in zip(contexts, told_before, strict=True):
+            assert told(store, context)[: len(known)] == known
+            assert told(store, context) == drawn(store, context)
+            assert undrawn(store, context, monkeypatch) == len(shown(store, context))
+        known = store.texts.db.query("SELECT * FROM spans")
+        assert not store.texts.step()
+        assert store.texts.db.query("SELECT * FROM spans") == known
+    with Store.open(root, renderer=FileRenderer()) as store:
+        assert undrawn(store, contexts[3], monkeypatch) == len(shown(store, contexts[3]))
+        assert told(store, contexts[3]) == drawn(store, contexts[3])
+
+
+def test_a_redacted_secret_is_in_no_merged_block(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, other = talk(store, "It is correct horse battery.", *([LONG] * 60)), talk(store, *([LONG] * 60))
+    monkeypatch.setattr(texts, "_MERGED_BYTES", 1 << 16)
+    fill(store)
+    assert store.texts.db.number("merged")
+    done = Redaction(store, Secrets([b"correct horse battery"])).run()
+    assert prove(store, Secrets([b"correct horse battery"]), done.gone).found == []
+    fill(store)
+    for one in (context, other):
+        assert not any(b"horse" in text for texts_ in drawn(store, one) for text in texts_)
+        assert told(store, one) == drawn(store, one)
+
+
 def test_the_oldest_go_where_there_is_no_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_LEAST_BYTES", 300_000)
     root.mkdir()
