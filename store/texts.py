@@ -170,13 +170,11 @@ def _read(data: bytes) -> _Block:
 
 def _joined(blocks: Sequence[_Block]) -> bytes:
     """Return the bytes of a block with the texts of several, in a row."""
-    heads: list[memoryview] = []
-    texts: list[memoryview] = []
-    for block in blocks:
-        start = _count.size + _place.size * len(block.places)
-        heads.append(memoryview(block.data)[_count.size : start])
-        texts.append(memoryview(block.data)[start:])
-    return b"".join((_count.pack(sum(len(block.places) for block in blocks)), *heads, *texts))
+    views = [memoryview(block.data) for block in blocks]
+    heads = [view[_count.size : block.files[0]] for view, block in zip(views, blocks, strict=True)]
+    files = [view[block.files[0] : block.files[-1]] for view, block in zip(views, blocks, strict=True)]
+    sections = [view[block.sections[0] : block.sections[-1]] for view, block in zip(views, blocks, strict=True)]
+    return b"".join((_count.pack(sum(block.count for block in blocks)), *heads, *files, *sections))
 
 
 class Texts(PerConversation):
@@ -457,7 +455,7 @@ class Texts(PerConversation):
         for number, block in zip(numbers, blocks, strict=True):
             spans = sql.execute("SELECT first, count, place FROM spans WHERE block = ?", (number,)).fetchall()
             put(sql, "spans", [(start, count, first, place + at) for start, count, at in spans])
-            place += len(block.places)
+            place += block.count
         marks = ", ".join("?" * len(numbers))
         gone = sql.execute(f"DELETE FROM blocks WHERE id IN ({marks}) RETURNING length(data)", numbers).fetchall()
         put(sql, "blocks", [(first, data)])
