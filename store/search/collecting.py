@@ -6,8 +6,8 @@ fraction of the time.
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, islice, pairwise
 from operator import sub
 
 from store.search.folding import fold
@@ -94,11 +94,25 @@ def part_of(counts: Sequence[int], steps: Sequence[int]) -> bytes:
     return struct.pack("<H", len(counts)) + _packed([count - 1 for count in counts]) + _packed(steps)
 
 
-def read_part(data: bytes) -> tuple[list[int], tuple[int, ...]]:
-    """Return what :func:`part_of` was given."""
-    [count] = struct.unpack_from("<H", data)
-    end = 2 + 2 * count
-    return [less + 1 for less in _unpacked(data[2:end])], _unpacked(data[end:])
+class Steps:
+    """The blocks of the words of a part, as :func:`part_of` was given them; by the places of the words in it."""
+
+    def __init__(self, data: bytes) -> None:
+        [count] = struct.unpack_from("<H", data)
+        self._data = data
+        self._start = 2 + 2 * count
+        self._ends = [0, *accumulate(less + 1 for less in _unpacked(data, 2, count, 0, count))]
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        steps = self._some(0, self._ends[-1])
+        return (steps[start:end] for start, end in pairwise(self._ends))
+
+    def of(self, place: int) -> Sequence[int]:
+        """Return the blocks of one word."""
+        return self._some(self._ends[place], self._ends[place + 1])
+
+    def _some(self, start: int, end: int) -> Sequence[int]:
+        return _unpacked(self._data, self._start, self._ends[-1], start, end)
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
@@ -106,7 +120,8 @@ def _packed(numbers: Sequence[int]) -> bytes:
     return data[::2] + data[1::2]
 
 
-def _unpacked(data: bytes) -> tuple[int, ...]:
-    both = bytearray(len(data))
-    both[::2], both[1::2] = data[: len(data) // 2], data[len(data) // 2 :]
-    return struct.unpack(f"<{len(data) // 2}H", both)
+def _unpacked(data: bytes, at: int, count: int, start: int, end: int) -> tuple[int, ...]:
+    """Return the numbers from ``start`` to before ``end`` of the ``count`` that are packed at ``at``."""
+    both = bytearray(2 * (end - start))
+    both[::2], both[1::2] = data[at + start : at + end], data[at + count + start : at + count + end]
+    return struct.unpack(f"<{end - start}H", both)

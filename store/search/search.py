@@ -245,7 +245,7 @@ class Finder:
                 labels.setdefault(called.id, []).append(label)
         titles = catalogue.titles()
         # one look at all of them tells nearly always that none can meet it
-        joined = (_one_each([title, *labels.get(context, ())]).replace("\n", " ") for context, title in titles)
+        joined = (" ".join(" ".join((title, *labels.get(context, ()))).splitlines()) for context, title in titles)
         possible = lines_with(query.need, fold("\n".join(joined)))
         hits: list[Hit] = []
         for context, title in titles if possible is None else [titles[line] for line in sorted(possible)]:

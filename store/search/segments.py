@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from store.content import zstd
 from store.index.database import Database, put
-from store.search.collecting import Collected, joined, part_of, read_part
+from store.search.collecting import Collected, Steps, joined, part_of
 from store.search.needs import Every
 from store.search.words import END, pieces_of
 
@@ -48,6 +48,7 @@ _WORDS_OF_A_PART = 1024
 _AT_ONCE = 8
 """How many segments of about one size are merged."""
 _RECENT_BYTES = 16 << 20
+_COUNTED_BYTES = 8 << 10
 _LEVEL, _MERGED_LEVEL = 3, 6
 """Most segments are soon merged."""
 _WORTH = 100
@@ -61,24 +62,47 @@ _Placed = tuple[bytes, int, list[int]]
 
 
 class _Segment(Struct, frozen=True):
-    """A segment as it is read."""
+    """A segment as it is read. ``counts`` has how many words begin before each so many bytes, as far as was asked."""
 
     id: int
     first: int
     span: int
     words: bytes
+    counts: dict[int, int]
 
-    def with_piece(self, piece: bytes) -> list[int]:
+    def with_piece(self, piece: bytes) -> Sequence[int]:
         """Return the numbers, from 0, of the words that have a piece (:func:`pieces_of`)."""
-        words, found = self.words, []
-        begins = piece.startswith(END)
-        number, counted, at = -1, 0, words.find(piece)
+        words = self.words
+        if piece.startswith(END):
+            # these are next to each other
+            return range(self._number(self._place(piece)), self._number(self._place(piece, beyond=True)))
+        found, at = [], words.find(piece)
         while at >= 0:
-            number += words.count(END, counted, at + begins)
-            found.append(number)
-            counted = at + begins
-            at = words.find(piece, words.find(END, counted + 1))
+            found.append(self._number(at) - 1)
+            at = words.find(piece, words.find(END, at + 1))
         return found
+
+    def _number(self, at: int) -> int:
+        """Return how many words begin before a place."""
+        step, rest = divmod(at, _COUNTED_BYTES)
+        counts, words = self.counts, self.words
+        if step not in counts:
+            for more in range(max(counts), step):
+                start = more * _COUNTED_BYTES
+                counts[more + 1] = counts[more] + words.count(END, start, start + _COUNTED_BYTES)
+        return counts[step] + words.count(END, at - rest, at)
+
+    def _place(self, piece: bytes, *, beyond: bool = False) -> int:
+        """Return where the first word that begins with a piece is, or the first one after those that do."""
+        words, low, high = self.words, 0, len(self.words) - 1
+        while low < high:
+            middle = words.rfind(END, low, (low + high) // 2 + 1)
+            found = words[middle : middle + len(piece)]
+            if found < piece or (beyond and found == piece):
+                low = words.find(END, middle + 1)
+            else:
+                high = middle
+        return low
 
 
 class Made(Struct, frozen=True, array_like=True, gc=False):
@@ -101,7 +125,7 @@ class Segments:
     def __init__(self, db: Database) -> None:
         self.db = db
         self._lock = threading.Lock()
-        self._recent: OrderedDict[int, bytes] = OrderedDict()
+        self._recent: OrderedDict[int, _Segment] = OrderedDict()
         self._held = 0
         self._merging: Iterator[None] | None = None
 
@@ -128,34 +152,36 @@ class Segments:
     def _last(self, first: int, below: int) -> _Segment | None:
         """Return the last segment that begins between two blocks."""
         while True:
-            query = "SELECT id, first, span FROM segments WHERE first >= ? AND first < ? ORDER BY first DESC LIMIT 1"
+            query = "SELECT id FROM segments WHERE first >= ? AND first < ? ORDER BY first DESC LIMIT 1"
             row = self.db.one(query, (first, below))
             if row is None:
                 return None
-            number, begins, span = row
+            number = row[0]
             with self._lock:
-                if (words := self._recent.get(number)) is not None:
+                if (segment := self._recent.get(number)) is not None:
                     self._recent.move_to_end(number)
-                    return _Segment(number, begins, span, words)
+                    return segment
             whole = self.db.one("SELECT * FROM segments WHERE id = ?", (number,))
             if whole is not None:
                 return self._read(whole)
 
     def _read(self, row: Sequence[object]) -> _Segment:
         number, first, span, data = self.db.checked("segments", tuple(row))
-        words = zstd.decompress(data, _LARGEST)
+        segment = _Segment(number, first, span, zstd.decompress(data, _LARGEST), {0: 0})
         with self._lock:
             if number not in self._recent:
-                self._held += len(words)
-            self._recent[number] = words
+                self._held += len(segment.words)
+            self._recent[number] = segment
             while self._held > _RECENT_BYTES and len(self._recent) > 1:
-                self._held -= len(self._recent.popitem(last=False)[1])
-        return _Segment(number, first, span, words)
+                self._held -= len(self._recent.popitem(last=False)[1].words)
+        return segment
 
     def _meeting(self, segment: _Segment, need: Every) -> set[int]:
         """Return which blocks of a segment may meet a need that is not vacuous, counted from its first."""
-        words: list[list[int]] = []
-        for piece in dict.fromkeys(piece for literal in need.literals for piece in pieces_of(literal)):
+        words: list[Sequence[int]] = []
+        pieces = {piece for literal in need.literals for piece in pieces_of(literal)}
+        # those that are found at once may spare the others
+        for piece in sorted(pieces, key=lambda piece: not piece.startswith(END)):
             words.append(segment.with_piece(piece))
             if not words[-1]:
                 return set()
@@ -174,19 +200,16 @@ class Segments:
     def _places(self, segment: _Segment, numbers: Iterable[int]) -> set[int]:
         found: set[int] = set()
         for part, some in groupby(numbers, lambda number: number // _WORDS_OF_A_PART):
-            counts, places = self._part(segment.id, part)
-            ends = [0, *accumulate(counts)]
+            steps = self._part(segment.id, part)
             for number in some:
-                at = number % _WORDS_OF_A_PART
-                found.update(accumulate(places[ends[at] : ends[at + 1]]))
+                found.update(accumulate(steps.of(number % _WORDS_OF_A_PART)))
         return found
 
-    def _part(self, segment: int, part: int) -> tuple[list[int], tuple[int, ...]]:
-        """Return how many blocks each word of a part has, and all of them, as they are kept."""
+    def _part(self, segment: int, part: int) -> Steps:
         row = self.db.one("SELECT * FROM parts WHERE segment = ? AND part = ?", (segment, part))
         if row is None:
             raise _MergedError
-        return read_part(zstd.decompress(self.db.checked("parts", row)[2], _LARGEST))
+        return Steps(zstd.decompress(self.db.checked("parts", row)[2], _LARGEST))
 
     # -- filling ---------------------------------------------------------------------------------------------------
 
@@ -246,11 +269,9 @@ class Segments:
         assert row is not None
         words = zstd.decompress(self.db.checked("segments", row)[3], _LARGEST).split(END)[1:-1]
         for part in range(0, len(words), _WORDS_OF_A_PART):
-            counts, places = self._part(segment, part // _WORDS_OF_A_PART)
-            start = 0
-            for word, count in zip(islice(words, part, part + _WORDS_OF_A_PART), counts, strict=True):
-                yield word, place, [*places[start : start + count]]
-                start += count
+            steps = self._part(segment, part // _WORDS_OF_A_PART)
+            for word, some in zip(islice(words, part, part + _WORDS_OF_A_PART), steps, strict=True):
+                yield word, place, [*some]
 
 
 def _together(segments: Iterable[tuple[int, int, int]], most: int) -> Iterator[list[tuple[int, int, int]]]:

@@ -1,13 +1,14 @@
 """Words of blocks as they are collected: by the extension just as in Python."""
 
 import random
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store.search import collecting
-from store.search.collecting import Collected, InPython, read_part
+from store.search.collecting import Collected, InPython, Steps
 from store.search.words import END
 
 needs_extension = pytest.mark.skipif(
@@ -35,14 +36,10 @@ def read(words: bytes, parts: list[bytes]) -> dict[bytes, list[int]]:
     said = iter(words.split(END)[1:-1])
     found: dict[bytes, list[int]] = {}
     for part in parts:
-        counts, steps = read_part(part)
-        left = iter(steps)
-        for count in counts:
-            block, blocks = 0, []
-            for _ in range(count):
-                block += next(left)
-                blocks.append(block)
-            found[next(said)] = blocks
+        steps = Steps(part)
+        for place, some in enumerate(steps):
+            assert steps.of(place) == some
+            found[next(said)] = [*accumulate(some)]
     assert list(said) == []
     return found
 

@@ -6,14 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from store.errors import DamageError
 from store.index.database import Database
-from store.search.collecting import Collected
+from store.search.collecting import Collected, joined
 from store.search.folding import fold
 from store.search.follower import SEARCH
 from store.search.needs import Every, all_of, literal, one_of
-from store.search.segments import Segments, made
+from store.search.segments import Segments, _Segment, made
+from store.search.words import END
 
 SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "東", "京", "0123456789" * 8)
 RANK = 1 << 36
@@ -103,3 +106,24 @@ def test_a_rare_piece_of_a_word_and_what_is_damaged(segments: Segments) -> None:
     with pytest.raises(DamageError, match="damaged"):
         list(segments.blocks(literal("1eef"), RANK, 2 * RANK))
     assert segments.db.damaged
+
+
+WORDS = st.text(alphabet="ab_é東", min_size=1, max_size=4).map(str.encode)
+
+
+@given(st.sets(WORDS, min_size=1), WORDS, st.booleans(), st.booleans())
+def test_the_words_with_a_piece_are_told(words: set[bytes], piece: bytes, begins: bool, ends: bool) -> None:
+    piece = END * begins + piece + END * ends
+    expected = [number for number, word in enumerate(sorted(words)) if piece in END + word + END]
+    segment = _Segment(1, 0, 1, joined(sorted(words)), {0: 0})
+    assert list(segment.with_piece(piece)) == expected
+
+
+def test_words_are_numbered_however_many_there_are() -> None:
+    words = sorted(f"word{number}x".encode() for number in range(10_000))
+    segment = _Segment(1, 0, 1, joined(words), {0: 0})
+    for place in (9_999, 0, 5_000, 2_345, 2_346):
+        assert list(segment.with_piece(END + words[place] + END)) == [place]
+        assert list(segment.with_piece(words[place][4:] + END)) == [
+            number for number, word in enumerate(words) if word.endswith(words[place][4:])
+        ]
