@@ -50,6 +50,7 @@ def _options(command: Command) -> Command:
             click.argument("arguments", metavar="[CONV]... [DIR|SOCKET|ssh://HOST/DIR]", nargs=-1),
             click.option("--project", "projects", multiple=True, metavar="P", help="All conversations of a project."),
             click.option("--label", "labels", multiple=True, metavar="L", help="All conversations with a label."),
+            click.option("--versions", is_flag=True, help="Earlier versions come along, too."),
             click.option("--dry-run", is_flag=True, help="Show what would go, and send nothing."),
             click.option("--watch", is_flag=True, help="Go on with what is new, until SIGTERM or Ctrl-C."),
         )
@@ -74,6 +75,7 @@ def push(
     arguments: tuple[str, ...],
     projects: tuple[str, ...],
     labels: tuple[str, ...],
+    versions: bool,
     dry_run: bool,
     watch: bool,
     yes: bool,
@@ -89,7 +91,18 @@ def push(
     for look in _looks(watch=watch and not dry_run):
         for place, wanted in asked:
             with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-                _push(store, here, there, place, wanted, look, dry_run=dry_run, yes=yes, redact=redact)
+                _push(
+                    store,
+                    here,
+                    there,
+                    place,
+                    wanted,
+                    look,
+                    versions=versions,
+                    dry_run=dry_run,
+                    yes=yes,
+                    redact=redact,
+                )
 
 
 @click.command(short_help="Fetch conversations from another store.")
@@ -100,6 +113,7 @@ def pull(
     arguments: tuple[str, ...],
     projects: tuple[str, ...],
     labels: tuple[str, ...],
+    versions: bool,
     dry_run: bool,
     watch: bool,
 ) -> None:
@@ -112,7 +126,7 @@ def pull(
     for look in _looks(watch=watch and not dry_run):
         for place, wanted in asked:
             with look, _both(store, place, leaving=False, dry_run=dry_run) as (here, there):
-                _pull(store, here, there, place, wanted, look, dry_run=dry_run)
+                _pull(store, here, there, place, wanted, look, versions=versions, dry_run=dry_run)
 
 
 @click.command(short_help="Pull from another store, then push to it.")
@@ -125,6 +139,7 @@ def sync(
     arguments: tuple[str, ...],
     projects: tuple[str, ...],
     labels: tuple[str, ...],
+    versions: bool,
     dry_run: bool,
     watch: bool,
     yes: bool,
@@ -137,8 +152,19 @@ def sync(
     for look in _looks(watch=watch and not dry_run):
         for place, wanted in asked:
             with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-                _pull(store, here, there, place, wanted, look, dry_run=dry_run)
-                _push(store, here, there, place, wanted, look, dry_run=dry_run, yes=yes, redact=redact)
+                _pull(store, here, there, place, wanted, look, versions=versions, dry_run=dry_run)
+                _push(
+                    store,
+                    here,
+                    there,
+                    place,
+                    wanted,
+                    look,
+                    versions=versions,
+                    dry_run=dry_run,
+                    yes=yes,
+                    redact=redact,
+                )
 
 
 class _Look:
@@ -322,6 +348,7 @@ def _push(
     wanted: _Wanted,
     look: _Look,
     *,
+    versions: bool,
     dry_run: bool,
     yes: bool,
     redact: bool,
@@ -337,7 +364,7 @@ def _push(
     redact = redact or done.redacts(root, other.store_id)
     key = f"{done.REDACTED if redact else 'push'} {chosen}"
     with _shown("Pushing") as show:
-        transfer = Transfer(here, there, show, redacted=redact)
+        transfer = Transfer(here, there, show, redacted=redact, versions=versions)
         offers = transfer.offers(chosen, since(done.reached(root, other.store_id, key), own, other))
         named = bool(wanted.names)
         if dry_run or not (yes or done.has_pushed(root, other.store_id)):
@@ -347,14 +374,22 @@ def _push(
     if not (yes or done.has_pushed(root, other.store_id)):
         _agree(here, going, place, redact=redact)
     with _shown("Pushing") as show:
-        transfer = Transfer(here, there, show, redacted=redact)
+        transfer = Transfer(here, there, show, redacted=redact, versions=versions)
         outcomes = transfer.run(offers, named=named)
     _note(root, other.store_id, key, own, there, outcomes)
     _tell("Pushed to", place, outcomes, transfer.bytes, look)
 
 
 def _pull(
-    store: Path | None, here: Backend, there: Backend, place: str, wanted: _Wanted, look: _Look, *, dry_run: bool
+    store: Path | None,
+    here: Backend,
+    there: Backend,
+    place: str,
+    wanted: _Wanted,
+    look: _Look,
+    *,
+    versions: bool,
+    dry_run: bool,
 ) -> None:
     from fusefs.cli.backend import store_root
     from store.service.exchange import Transfer, reached_by, since
@@ -366,7 +401,7 @@ def _pull(
     chosen = wanted.some(there)
     key = f"pull {chosen}"
     with _shown("Pulling") as show:
-        transfer = Transfer(there, here, show)
+        transfer = Transfer(there, here, show, versions=versions)
         known = since(done.reached(root, other.store_id, key), other, own)
         offers = transfer.offers(chosen, known) if chosen is not None else []
         if dry_run:

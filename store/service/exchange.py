@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store.ids import Hash
 from store.redaction.wanted import built_in
@@ -143,6 +143,12 @@ def _suspects(store: Store, context: int) -> list[Suspect]:
     return [Suspect(f"{entry.project}/{entry.name}", kind, len(some)) for kind, some in sorted(kinds.items())]
 
 
+@EXCHANGE.call(509)
+def earlier(holder: Holder, need: Need, redacted: bool = False) -> list[Offer]:
+    """List the earlier states of a conversation, oldest first, behind what is known of it; ``redacted`` as above."""
+    return giver.earlier(holder.store, need, redacted=redacted)
+
+
 # -- a transfer --------------------------------------------------------------------------------------------------------
 
 
@@ -172,13 +178,21 @@ class Carried(Struct, frozen=True):
 class Transfer:
     """Carries conversations from one store to another. What was carried stays, wherever it ends; see :meth:`run`.
 
-    ``redacted``: without what looks like a secret.
+    ``redacted``: without what looks like a secret. ``versions``: with their earlier states, as far as these are newer
+    than what is there.
     """
 
     def __init__(
-        self, giving: End, taking: End, progress: Callable[[Carried], None] | None = None, *, redacted: bool = False
+        self,
+        giving: End,
+        taking: End,
+        progress: Callable[[Carried], None] | None = None,
+        *,
+        redacted: bool = False,
+        versions: bool = False,
     ) -> None:
         self._redacted = redacted
+        self._versions = versions
         self._giving = giving
         self._taking = taking
         self._progress = progress or (lambda _carried: None)
@@ -204,22 +218,44 @@ class Transfer:
         """Carry what is lacking of what is offered; return what became of each conversation."""
         self._offered = len(offers)
         records = {one.context: one.records for one in offers}
+        offered = {one.context: one for one in offers}
         for start in range(0, len(offers), _OFFERS):
             found = self._taking.call(compare(list(offers[start : start + _OFFERS]), named))
             self._outcomes += found.done
             some: list[Need] = []
             rows = 0
             for need in found.needs:
+                if self._versions and (sent := self._send_earlier(need)):
+                    self._outcomes += self._finish(offered[need.context], need, sent)
+                    continue
                 if some and (len(some) >= _PARCELS or rows + records[need.context] > _ROWS):
-                    self._carry(some)
+                    self._outcomes += self._carry(some)
                     some, rows = [], 0
                 some.append(need)
                 rows += records[need.context]
             if some:
-                self._carry(some)
+                self._outcomes += self._carry(some)
+            self._tell()
         return self._outcomes
 
-    def _carry(self, needs: Sequence[Need]) -> None:
+    def _send_earlier(self, need: Need) -> list[Outcome]:
+        """Carry the earlier states of a conversation, each as if it were the present one then."""
+        sent: list[Outcome] = []
+        for one in self._giving.call(earlier(need, self._redacted)):
+            found = self._taking.call(compare([one], True))
+            sent += self._carry([structs.replace(need, tip=one.tip) for need in found.needs])
+        return sent
+
+    def _finish(self, offered: Offer, need: Need, sent: Sequence[Outcome]) -> list[Outcome]:
+        """Carry the present state behind earlier ones; return what became of all of it."""
+        found = self._taking.call(compare([offered], True))
+        last = [*found.done, *self._carry(found.needs)]
+        failed = [one for one in (*sent, *last) if one.what in ("refused", "wanted")]
+        return failed[:1] or [structs.replace(one, what="grown" if need.known else "new") for one in last]
+
+    def _carry(self, needs: Sequence[Need]) -> list[Outcome]:
+        if not needs:
+            return []
         parcels = self._giving.call(pack(list(needs), self._redacted))
         self._contents(parcels)
         outcomes = self._taking.call(take(parcels))
@@ -229,8 +265,7 @@ class Transfer:
             again = [parcel for parcel in parcels if parcel.context in lost]
             self._contents(again)
             outcomes = [one for one in outcomes if one.what != "wanted"] + self._taking.call(take(again))
-        self._outcomes += outcomes
-        self._tell()
+        return outcomes
 
     def _contents(self, parcels: Sequence[Parcel]) -> None:
         payloads = [

@@ -25,6 +25,7 @@ PIECE_BYTES = 8 << 20
 """The most bytes of a piece of a blob."""
 
 _AT_ONCE = 256
+_EDITS = ("edit ", "delete ", "restore ")
 
 Alias = tuple[str, bytes, bytes]
 """A content that a record names by a digest of another algorithm: that, the digest, and its own name."""
@@ -106,25 +107,52 @@ def offers(store: Store, entries: Iterable[ContextEntry], *, redacted: bool = Fa
     for entry in entries:
         try:
             hiding = _hiding(store, entry) if redacted and not entry.is_file else None
-            state = State(store, entry.head) if hiding is None else hiding.state(entry.head)
+            state = State(store, entry.head, hiding.row if hiding else None)
         except ConvfsError:
             continue
-        metadata = entry.metadata if hiding is None else hiding.metadata(entry)
-        yield Offer(
-            entry.id,
-            born_of(store, entry),
-            len(state),
-            state.name(len(state)),
-            state.name(min(len(state), 1)),
-            str(metadata.get("project", "")),
-            str(metadata.get("name", "")),
-            {"layout": _short(metadata.get("layout"))} if entry.is_file else meta.told(metadata),
-            entry.is_file,
-        )
+        yield _offer(store, entry, state, hiding)
 
 
-def _hiding(store: Store, entry: ContextEntry) -> Hiding:
-    """Return what hides the secrets of a conversation, or of a file of many with all that are in it."""
+def _offer(store: Store, entry: ContextEntry, state: State, hiding: Hiding | None, tip: int = 0) -> Offer:
+    metadata = entry.metadata if hiding is None else hiding.metadata(entry)
+    return Offer(
+        entry.id,
+        born_of(store, entry),
+        len(state),
+        state.name(len(state)),
+        state.name(min(len(state), 1)),
+        str(metadata.get("project", "")),
+        str(metadata.get("name", "")),
+        {"layout": _short(metadata.get("layout"))} if entry.is_file else meta.told(metadata),
+        entry.is_file,
+        tip,
+    )
+
+
+def earlier(store: Store, need: Need, *, redacted: bool = False) -> list[Offer]:
+    """Return the earlier states of a conversation, as offers, oldest first: those behind what is known of it."""
+    entry = store.catalogue.by_id(need.context)
+    if entry is None or entry.is_file:
+        return []
+    tips = [version.head for version in store.catalogue.versions(entry.id) if version.head not in (0, entry.head)]
+    hiding = _hiding(store, entry, tips) if redacted else None
+    found: list[State] = []
+    known_to = -1
+    for state in reversed(earlier_states(store, entry.id, hiding.row if hiding else None)):
+        if state.tip in tips:
+            found.append(state)
+            if any(one.records == len(state) and state.begins_with(one.records, one.chain) for one in need.known):
+                known_to = len(found) - 1
+    if need.known and known_to < 0:
+        return []
+    return [_offer(store, entry, state, hiding, state.tip) for state in found[known_to + 1 :]]
+
+
+def _hiding(store: Store, entry: ContextEntry, tips: Sequence[int] = ()) -> Hiding:
+    """Return what hides the secrets of a conversation, or of a file of many with all that are in it.
+
+    ``tips`` are further states of it that leave.
+    """
     owners = [store.catalogue.by_id(context) for context in sorted(_owners(store, entry))] if entry.is_file else []
     entries = [entry, *(owner for owner in owners if owner is not None)]
     named = [
@@ -132,7 +160,7 @@ def _hiding(store: Store, entry: ContextEntry) -> Hiding:
         for one in entries
         for _algorithm, _digest, blob in _aliases(store, one, State(store, one.head).rows if one.head else ())
     ]
-    return Hiding(store, entries, named)
+    return Hiding(store, entries, named, tips)
 
 
 def _short(layout: object) -> str:
@@ -145,8 +173,11 @@ def parcels(store: Store, needs: Iterable[Need], *, redacted: bool = False) -> I
     for need in needs:
         entry = store.catalogue.by_id(need.context)
         if entry is not None:
-            hiding = _hiding(store, entry) if redacted else None
-            yield _file(store, entry, hiding) if entry.is_file else _Packing(store, entry, hiding).parcel(need)
+            hiding = _hiding(store, entry, [need.tip] if need.tip else []) if redacted else None
+            if entry.is_file:
+                yield _file(store, entry, hiding)
+            else:
+                yield _Packing(store, entry, hiding, need.tip).parcel(need)
 
 
 def _file(store: Store, entry: ContextEntry, hiding: Hiding | None) -> Parcel:
@@ -216,19 +247,20 @@ def _there(store: Store, digests: Sequence[Hash]) -> Iterator[Hash]:
 class _Packing:
     """Makes the parcel of one conversation."""
 
-    def __init__(self, store: Store, entry: ContextEntry, hiding: Hiding | None) -> None:
+    def __init__(self, store: Store, entry: ContextEntry, hiding: Hiding | None, tip: int) -> None:
         self._store = store
         self._entry = entry
+        self._tip = tip or entry.head
         self._hiding = hiding
         self._shown = hiding.row if hiding else None
-        self._state = State(store, entry.head, self._shown)
+        self._state = State(store, self._tip, self._shown)
 
     def parcel(self, need: Need) -> Parcel:
         store, entry, state = self._store, self._entry, self._state
         extends, base, shared = self._extended(need.known)
         moved = list(self._moved(0, base, shared)) if base is not None else []
         side = None
-        if entry.imported_head and (imported := self._imported()) is not None:
+        if self._tip == entry.head and entry.imported_head and (imported := self._imported()) is not None:
             common = branch.shared(imported.runs, state.runs)
             side = Side(common, tuple(imported.rows[common:]))
             moved += self._moved(1, imported, common)
@@ -263,7 +295,14 @@ class _Packing:
             tuple(dict.fromkeys(named)),
             self._parent(),
             self._file(),
+            action=self._action(),
         )
+
+    def _action(self) -> str:
+        """Return the action of an edit, so that it is known there as such; "" for what is none there."""
+        actions = {version.head: version.action for version in self._store.catalogue.versions(self._entry.id)}
+        action = actions.get(self._tip, "")
+        return action if action.startswith(_EDITS) else ""
 
     def _extended(self, known: Sequence[Known]) -> tuple[int, State | None, int]:
         """Return which known conversation this one was like, its state here, and how many turns both have."""

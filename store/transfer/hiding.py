@@ -36,14 +36,18 @@ _OF_FILES = ("original", "original_of")
 class Hiding:
     """Hides the secrets of some conversations. For one thread; what it makes can be read after :meth:`sync`."""
 
-    def __init__(self, store: Store, entries: Sequence[ContextEntry], named: Sequence[Hash] = ()) -> None:
+    def __init__(
+        self, store: Store, entries: Sequence[ContextEntry], named: Sequence[Hash] = (), tips: Iterable[int] = ()
+    ) -> None:
         """Look for them in conversations that belong together: a file of many, with all that are in it.
 
-        ``named`` are contents that records name otherwise than by their hashes.
+        ``named`` are contents that records name otherwise than by their hashes, ``tips`` further states.
         """
         self._store = store
         ids = {utf8(name) for entry in entries for key in _IDS if isinstance(name := entry.metadata.get(key), str)}
-        payloads = {Hash(row.payload) for entry in entries for row in _rows(store, entry)} - {NO_PAYLOAD}
+        payloads = {Hash(row.payload) for entry in entries for row in _rows(store, entry)}
+        payloads |= {Hash(row.payload) for tip in tips for row in State(store, tip).rows}
+        payloads -= {NO_PAYLOAD}
         blobs = {*named, *(blob for entry in entries for blob in meta.blobs_of(entry.metadata))} - payloads
         told = [msgspec.json.encode(entry.metadata) for entry in entries]
         contents = (piece for digest in (*payloads, *blobs) for piece in self._pieces(digest))
@@ -67,10 +71,6 @@ class Hiding:
         """Return a turn as it leaves."""
         new = self._new.new(Hash(row.payload))
         return row if new is None else structs.replace(row, payload=new, flags=row.flags | REDACTED)
-
-    def state(self, tip: int) -> State:
-        """Return the state of a tip as it leaves."""
-        return State(self._store, tip, self.row if self else None)
 
     def metadata(self, entry: ContextEntry) -> dict[str, object]:
         """Return metadata as it leaves; with another name, if the title had a secret."""

@@ -11,6 +11,7 @@ class Offer(Struct, frozen=True):
     ``born`` is where it was born, ``records`` and ``chain`` are its length and its chain name, ``first`` that of its
     first turn. ``told`` is what it is
     told by and people may change: title, labels, outputs. ``is_file``: it stands for a file of many conversations.
+    ``tip`` is the state there, if that is an earlier one (0: the present one).
     """
 
     context: int
@@ -22,6 +23,7 @@ class Offer(Struct, frozen=True):
     name: str
     told: dict[str, object]
     is_file: bool = False
+    tip: int = 0
 
 
 class Known(Struct, frozen=True):
@@ -33,10 +35,14 @@ class Known(Struct, frozen=True):
 
 
 class Need(Struct, frozen=True):
-    """The offered conversation ``context`` is wanted; ``known`` is what the store has of it so far."""
+    """The offered conversation ``context`` is wanted; ``known`` is what the store has of it so far.
+
+    ``tip`` is the state that is wanted, as an offer has it.
+    """
 
     context: int
     known: tuple[Known, ...] = ()
+    tip: int = 0
 
 
 class Side(Struct, frozen=True):
@@ -57,7 +63,7 @@ class Parcel(Struct, frozen=True):
     now are: (which of the two: 0 the known state, 1 the imported branch; number there; number here; how many).
     ``types`` are the names of the types of turns by tag, ``aliases`` other digests of contents: (algorithm, digest,
     blob). ``blobs`` are those that metadata and aliases name. ``parent`` is the conversation that it was forked from,
-    by its birth, and the length of what they share.
+    by its birth, and the length of what they share. ``action`` names the version that it makes ("": the usual one).
     """
 
     context: int
@@ -80,6 +86,7 @@ class Parcel(Struct, frozen=True):
     parent: tuple[str, int] | None = None
     file: str = ""
     is_file: bool = False
+    action: str = ""
 
 
 class Piece(Struct, frozen=True):
