@@ -125,7 +125,7 @@ class Artifacts:
                 with suppress(Conflict):
                     if machine:
                         now = {**begun, outputs.key + name: machine}
-                        self._contexts.set_metadata(context, {BEGUN: now}, {BEGUN: begun or None})
+                        self._contexts.exchange_metadata(context, {BEGUN: now}, {BEGUN: begun or None})
                     os.close(self.open(context, outputs, name))
                     return name
 
@@ -139,7 +139,7 @@ class Artifacts:
         while key in (begun := self._begun(context)):
             left = {other: machine for other, machine in begun.items() if other != key}
             with suppress(Conflict):
-                self._contexts.set_metadata(context, {**changes, BEGUN: left or None}, {BEGUN: begun})
+                self._contexts.exchange_metadata(context, {**changes, BEGUN: left or None}, {BEGUN: begun})
                 return
         if changes:
             self._contexts.set_metadata(context, changes)

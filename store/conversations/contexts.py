@@ -357,13 +357,14 @@ class Contexts:
         load.sync()
         return []
 
-    def set_metadata(
-        self, context_id: int, changes: dict[str, object], expected: Mapping[str, object] | None = None
-    ) -> None:
-        """Change metadata of a context: keys replace, None removes.
+    def set_metadata(self, context_id: int, changes: dict[str, object]) -> None:
+        """Change metadata of a context: keys replace, None removes."""
+        self.exchange_metadata(context_id, changes, None)
 
-        Raises Conflict unless the values ``expected`` are there.
-        """
+    def exchange_metadata(
+        self, context_id: int, changes: dict[str, object], expected: Mapping[str, object] | None
+    ) -> None:
+        """Change metadata so where the values ``expected`` are there (None: whatever is); else raise Conflict."""
         self._known(context_id)
         with self.labelling if "labels" in changes else nullcontext():
             self._writer.submit(Request(context_id, changes=_json(changes), expected_metadata=expected))
