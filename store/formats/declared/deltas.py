@@ -31,7 +31,7 @@ class DeclaredDeltas(DeclaredFormat):
 
     def __init__(self, said: Description) -> None:
         super().__init__(said)
-        self._begins = [Fits(one) for one in said.deltas]
+        self._begins = [Fits(one).holds for one in said.deltas]
 
     def claim(self, look: Look) -> Source | None:
         return self.source(look.path) if self._is_deltas(look) else super().claim(look)

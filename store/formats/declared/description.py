@@ -5,7 +5,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -328,21 +328,32 @@ def _condition(spelled: str, wanted: object) -> _Condition:
     return _Condition(path, reader(path), _test(wanted), words)
 
 
+def _all_of(told: Sequence[tuple[Read, Test]]) -> Test:
+    """Return the function that says whether a value passes all of some tests: asked for most records, it is short."""
+    if not told:
+        return lambda value: True
+    [(read, test), *others] = told
+    if not others:
+        return lambda value: test(read(value))
+    further = _all_of(others)
+    return lambda value: test(read(value)) and further(value)
+
+
+def _one_of(choices: Sequence[Test]) -> Test:
+    first, *others = choices or [lambda value: False]
+    if not others:
+        return first
+    further = _one_of(others)
+    return lambda value: first(value) or further(value)
+
+
 class Fits:
-    """A condition, or several of which one is enough."""
+    """A condition, or several of which one is enough; ``holds`` says whether a value fulfils it."""
 
     def __init__(self, spelled: Condition | list[Condition]) -> None:
         choices = spelled if isinstance(spelled, list) else [spelled]
         self._choices = [[_condition(*told) for told in one.items()] for one in choices]
-
-    def __call__(self, value: object) -> bool:
-        for told in self._choices:
-            for _path, read, test, _words in told:
-                if not test(read(value)):
-                    break
-            else:
-                return True
-        return False
+        self.holds = _one_of([_all_of([(one.read, one.test) for one in told]) for told in self._choices])
 
     @property
     def words(self) -> Iterator[tuple[ValuePath, Set[str]]]:

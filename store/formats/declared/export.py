@@ -22,7 +22,7 @@ class DeclaredExport(DeclaredDatabase):
 
     def __init__(self, said: Description) -> None:
         super().__init__(said)
-        self._fits = [Fits(one) for one in said.detect]
+        self._fits = [Fits(one).holds for one in said.detect]
 
     def claim(self, look: Look) -> Source | None:
         if look.is_folder or not look.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):

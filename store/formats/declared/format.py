@@ -59,7 +59,7 @@ class DeclaredFormat(Format):
         self.lenses = (self._lens,)
         self.main_type = self._lens.type_name
         self._is_path = re.compile(f"(?:^|/){said.path}$").search if said.path else None
-        self._detected = [Fits(one) for one in said.detect]
+        self._detected = [Fits(one).holds for one in said.detect]
         self._choose = _choice_of(said.items)
         self.kept, self.describing = said.homes, frozenset(said.describing)
         self.resuming = resuming_of(said)

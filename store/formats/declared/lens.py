@@ -85,7 +85,8 @@ class _View:
     """A view, made into what it adds once for all records."""
 
     def __init__(self, said: View) -> None:
-        self.fits = Fits(said.when)
+        self.when = Fits(said.when)
+        self.fits = self.when.holds
         self.kind = KINDS.get(said.kind)
         self.message = place(said.message) if said.message else None
         self.contents = places(said.content)
@@ -161,13 +162,13 @@ class _Views:
 
     def __init__(self, said: Sequence[View]) -> None:
         self.all = [_View(one) for one in said]
-        asked = [found for view in self.all for found in view.fits.words]
+        asked = [found for view in self.all for found in view.when.words]
         # what most of them ask for tells at once which may fit: in many formats, the type of the record
         (telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
         words = {word for path, some in asked if path == telling for word in some}
         self._telling = reader(telling)
         self._by_word: dict[str | None, list[_View]] = {
-            word: [one for one in self.all if one.fits.may_hold(telling, word)] for word in (*words, None)
+            word: [one for one in self.all if one.when.may_hold(telling, word)] for word in (*words, None)
         }
 
     def of(self, value: object) -> _View | None:
