@@ -41,7 +41,7 @@ from store.formats.core.format import (
 )
 from store.formats.core.json_cuts import Choice, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.look import Look
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.removal import without_partners
@@ -85,6 +85,11 @@ class LlmLogsLens(JsonLens):
     one_line = True
     writes = tuple(_PARTS)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.SUMMARY: "llm sends all that was said"}
+    time_key = ""
+    places: ClassVar[Places] = {
+        "is_error": "is whether there is an exception: change that",
+        "timestamp": "is that of the whole response: it is a part of several records",
+    }
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         match record.get("table"):
@@ -93,7 +98,7 @@ class LlmLogsLens(JsonLens):
             case "parts":
                 return _part(record, before)
             case "tool_calls":
-                return _call(record, as_object(record.get("cells")), ("cells",))
+                return _call(record, as_object(record.get("cells")), ("cells",), ("cells", "name"))
             case "tool_results":
                 return _result(record, as_object(record.get("cells")), ("cells",), before)
         return BOOKKEEPING
@@ -107,23 +112,6 @@ class LlmLogsLens(JsonLens):
             raise UsageError("the first record, which describes the conversation, is gone: restore it, then write")
         compose = _new_part if header.table == "threads" or last.table == "parts" else _new_response
         return sqlite.encode_row(compose(kind, text, now_ms, more, (header, header.begins, last)))
-
-    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
-        cells, payload = as_object(record.get("cells")), as_object(as_object(record.get("json")).get("payload"))
-        is_call = record.get("table") == "tool_calls" or cells.get("type") == "tool_call"
-        if key == "timestamp":
-            raise UsageError("'timestamp' is that of the whole response: it is a part of several records")
-        if key == "is_error":
-            raise UsageError("'is_error' is whether there is an exception: change that")
-        if key == "tool" and not is_call:
-            raise UsageError("the tool of a result is that of its call: change 'tool' in the call's file")
-        for name in {"tool": ("tool_name", "name"), "id": ("tool_call_id",), "model": ("model",)}.get(key, ()):
-            if name in cells:
-                return FieldPlace(("cells", name))
-            if name in payload:
-                return FieldPlace(("json", "payload", name))
-        return None
-
 
     def room(self, record: JsonObject) -> ValuePath | None:
         places: tuple[ValuePath, ...] = (("json", "arguments"), ("json", "payload", "arguments"))
@@ -205,7 +193,7 @@ def _response(row: JsonObject) -> Shown:
     if isinstance(text := cells.get(column), str):
         into.blocks.append(Block("text", text, path=("cells", column)))
     if model := as_text(cells.get("model")):
-        into.header["model"] = model
+        into.field("model", model, "cells", "model")
     return into.shown_if_any(_OF_RESPONSES.get(column, Kind.RECORD))
 
 
@@ -215,10 +203,10 @@ def _part(row: JsonObject, before: Before) -> Shown:
     what = cells.get("type")
     if isinstance(damaged := cells.get("payload"), str):
         return Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "payload")),))
-    if what == "tool_call":
-        return _call(row, {**payload, "name": cells.get("tool_name") or payload.get("name")}, place)
-    if what == "tool_result":
-        return _result(row, {**payload, "name": cells.get("tool_name") or payload.get("name")}, place, before)
+    if what in ("tool_call", "tool_result"):
+        tool: ValuePath = ("cells", "tool_name") if cells.get("tool_name") else (*place, "name")
+        said = {**payload, "name": value_at(row, tool)}
+        return _call(row, said, place, tool) if what == "tool_call" else _result(row, said, place, before)
     kind = Kind.REASONING if what == "reasoning" else _KINDS.get(as_text(about.get("role")), Kind.NOTE)
     is_text = isinstance(cells.get("text"), str)
     into = Gathered() if is_text else _beside(row)
@@ -234,9 +222,10 @@ def _part(row: JsonObject, before: Before) -> Shown:
     return into.shown_if_any(kind)
 
 
-def _call(row: JsonObject, call: JsonObject, place: ValuePath) -> Shown:
+def _call(row: JsonObject, call: JsonObject, place: ValuePath, tool: ValuePath) -> Shown:
     into = Gathered(strict=True)
     label = into.call(call, place, "name", "tool_call_id")
+    into.places["tool"] = tool
     arguments, path = call.get("arguments"), (*place, "arguments")
     if "arguments" in (json := as_object(row.get("json"))):
         arguments, path = json["arguments"], ("json", "arguments")
@@ -245,16 +234,14 @@ def _call(row: JsonObject, call: JsonObject, place: ValuePath) -> Shown:
 
 
 def _result(row: JsonObject, result: JsonObject, place: ValuePath, before: Before) -> Shown:
-    identifier, error = as_text(result.get("tool_call_id")), as_text(result.get("exception"))
-    into = _beside(row)
-    if identifier:
-        into.header["id"] = identifier
+    into, error = _beside(row), as_text(result.get("exception"))
+    into.result(result, place, "tool_call_id")
     into.header["is_error"] = bool(error)
     output = result.get("output")
     named = "" if isinstance(output, str) else "output"
     into.blocks[:0] = argument_blocks(output, (*place, "output"), named)
     into.text(error, (*place, "exception"), "exception")
-    into.tool = (before.tool(identifier) if identifier else "") or as_text(result.get("name"))
+    into.tool = (before.tool(into.asked) if into.asked else "") or as_text(result.get("name"))
     return into.shown(Kind.TOOL_RESULT)
 
 
