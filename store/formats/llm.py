@@ -23,15 +23,12 @@ from msgspec import Struct, structs
 
 from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
-from store.events.usage import Usage
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
-from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import (
     About,
-    Format,
     Part,
     Resuming,
     Source,
@@ -39,15 +36,16 @@ from store.formats.core.format import (
     Titled,
     first_line,
 )
-from store.formats.core.json_cuts import Choice, cut_spans
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, scalar, value_at
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.look import Look
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.removal import without_partners
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import in_iso, milliseconds
-from store.formats.core.token_counts import counted
+from store.formats.declared.description import read_views
+from store.formats.declared.format import DeclaredFormat
+from store.formats.declared.lens import DeclaredLens
 
 _encode = msgspec.json.Encoder().encode
 _FAILED = "Error"
@@ -582,61 +580,29 @@ def _called(row: JsonObject) -> str:
 
 # -- the output of ``llm logs --json`` ---------------------------------------------------------------------------------
 
-_TEXTS = (("system", "system"), ("prompt", "prompt"), ("reasoning", "thinking"), ("response", ""))
-_BESIDE = ("prompt_fragments", "system_fragments", "tool_calls", "tool_results", "attachments", "schema_json")
-
-
-class LlmJsonLens(JsonLens):
-    """Sees responses; their prompts are blocks of their own."""
-
-    type_name = "llm-json.response.v1"
-    writes = (Kind.ASSISTANT,)
-    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "a record there is an answer with all that led to it")
-    telling = (b'"input_tokens"', b'"output_tokens"')
-    time_key = "datetime_utc"
-    objects_only = False
-
-    def shown(self, record: JsonObject, before: Before) -> Shown:
-        into = Gathered()
-        for key in ("id", "model"):
-            into.field(key, record.get(key), key)
-        for key, name in _TEXTS:
-            into.text(as_text(record.get(key)), (key,), name)
-        for key in _BESIDE:
-            if as_list(record.get(key)) or is_object(record.get(key)):
-                into.blocks += argument_blocks(record[key], (key,), key)
-        return into.shown_if_any(Kind.ASSISTANT)
-
-    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        before = object_in(previous)
-        kept = {key: before.get(key) for key in ("model", "conversation_id", "conversation_name")}
-        said: JsonObject = {"id": secrets.token_hex(13), **kept, "prompt": "", "response": text}
-        return new_record(said | {"datetime_utc": in_iso(now_ms)}, previous)
-
-    def used(self, record: JsonObject) -> Usage | None:
-        tokens = counted(record)
-        model = as_text(record.get("resolved_model")) or as_text(record.get("model"))
-        return Usage(as_text(record.get("id")), model, tokens) if tokens.total else None
-
-
 _OURS = frozenset(("conversation_id", "datetime_utc", "prompt", "response"))
 _may_be = re.compile(rb'"datetime_utc"').search
 
 
-class LlmJson(Format):
+class LlmJsonLens(DeclaredLens):
+    """Sees responses; their prompts are blocks of their own."""
+
+    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "a record there is an answer with all that led to it")
+
+    def __init__(self) -> None:
+        super().__init__(read_views("llm-json"))
+        self.type_name = "llm-json.response.v1"
+
+
+class LlmJson(DeclaredFormat):
     """Logs of Simon Willison's llm, printed."""
 
-    name = "llm-json"
-    lenses = (LlmJsonLens(),)
-    main_type = LlmJsonLens.type_name
-    joints = (b"[", b", ", b"]")
+    def __init__(self) -> None:
+        super().__init__(read_views("llm-json"), LlmJsonLens())
 
     def claim(self, look: Look) -> Source | None:
         listed = as_list(look.document) if _may_be(look.head) else []
         return Source(self.name, look.path, look.path) if listed and as_object(listed[0]).keys() >= _OURS else None
-
-    def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        return cut_spans(data, start, lambda path: Choice.TAKE if path else Choice.ENTER)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
         found: dict[str, list[int]] = {}

@@ -64,7 +64,7 @@ class Spent(Struct, frozen=True, forbid_unknown_fields=True):
 
     at: str = ""
     id: str = ""
-    model: str = ""
+    model: str | list[str] = ""
     input: str = ""
     output: str = ""
     cache_read: str = ""

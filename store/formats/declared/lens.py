@@ -21,6 +21,7 @@ from store.formats.core.chat_messages import (
     shown,
 )
 from store.formats.core.composing import Particulars
+from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins, as_spelled
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, place, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
@@ -440,9 +441,9 @@ class DeclaredLens(JsonLens):
             return None
         tokens = _tokens(spent, record)
         answer = as_text(value_at(record, place(spent.id))) if spent.id else ""
-        model = as_text(value_at(record, place(spent.model))) if spent.model else ""
+        models = (as_text(value_at(record, at)) for at in places(spent.model) if at)
         cost = dollars(value_at(record, place(spent.cost))) if spent.cost else None
-        return Usage(answer, model, tokens, cost) if tokens.total else None
+        return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total else None
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         if key != "timestamp":
@@ -484,6 +485,8 @@ class DeclaredLens(JsonLens):
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         said = self.made(kind, text, now_ms, more, last=object_in(previous))
+        if not self.one_line:
+            return new_record(said, previous)
         return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
 
     def made(self, kind: Kind, text: str, now_ms: int, more: Particulars, **other: object) -> JsonObject:
