@@ -117,7 +117,6 @@ _ANSWER: ValuePath = ("tool_call_metadata", "model_response", "choices", 0, "mes
 class OpenHandsLens(DeclaredLens):
     """A lens for events; states, acknowledgements and the figures of an evaluation are bookkeeping."""
 
-    objects_only = False
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.NOTE: "whatever has no other name is what an agent or a user says"}
 
     def __init__(self) -> None:
@@ -131,7 +130,8 @@ class OpenHandsLens(DeclaredLens):
         shown = super().shown(record, before)
         tool, resources, compaction = shown.tool, shown.resources, shown.compaction
         if shown.kind is Kind.TOOL_RESULT and (what := as_text(record.get("observation"))):
-            tool = tool or before.tool(_key_of(record.get("cause"))) or what
+            # one that names its call has asked for that
+            tool = tool or ("" if "id" in shown.header else before.tool(_key_of(record.get("cause")))) or what
             resources = tuple(_files(record, what))
         elif shown.kind is Kind.SUMMARY and (forgotten := _forgotten(as_object(record.get("args")) or record)):
             compaction = Compaction(shown.blocks, forgotten=forgotten)

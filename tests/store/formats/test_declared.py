@@ -336,8 +336,6 @@ def _changed(format_: Format, record: bytes) -> Counter[str]:
     return counted
 
 
-
-
 def test_an_edit_is_written_back_into_the_database(tmp_path: Path) -> None:
     path = tmp_path / "crush.db"
     with closing(sqlite3.connect(path)) as database:
@@ -415,3 +413,59 @@ def test_results_of_several_calls_in_a_record_are_told_apart() -> None:
         (Kind.TOOL_RESULT, "t0", "of a"),
         (Kind.TOOL_RESULT, "t1", "of b"),
     ]
+
+
+def test_views_of_one_value_follow_each_other_and_one_stands_in_for_all() -> None:
+    page = """
+name = "chat-lines"
+[[records]]
+when = { ran = true }
+call = { name = ["program", "ran.kind"], id = "id", arguments = "ran" }
+without = ["kind"]
+otherwise = { json = "rest", without = ["kind"] }
+then = [
+  { when = { code = 1 }, head = { is_error = true } },
+  { when = { code = 0 }, head = { is_error = false } },
+  { named = { said = "out" }, each = "files", parts = [
+    { image = { data = "url", mime = "mime", name = "name", id = "id", label = "made" } },
+  ] },
+]
+[[records]]
+when = { odd = true }
+text = "text"
+otherwise = { json = "odd", without = ["kind"] }
+[new.user]
+text = "$text"
+by = "$null"
+"""
+    format_ = DeclaredFormat(description.read(page, "chat-lines.toml"))
+    files = [
+        {"url": "data:text/plain;base64,aGk=", "mime": "text/plain", "name": "a.txt", "id": "f1"},
+        {"url": "file:///b.txt", "name": "b.txt"},
+    ]
+    ran: dict[str, object] = {
+        "ran": {"kind": "sh", "command": "ls"},
+        "id": "c1",
+        "code": 1,
+        "out": "no",
+        "files": files,
+    }
+    call, named, odd, text = events(
+        format_, [ran, ran | {"program": "bash"}, {"odd": {"kind": 1, "a": 2}}, {"odd": 1, "text": "Hi"}]
+    )
+    assert (call.kind, call.tool, named.tool) == (Kind.TOOL_CALL, "sh", "bash")
+    assert call.header == {"id": "c1", "is_error": True}
+    assert [(block.type, block.name, block.text, block.data) for block in call.blocks] == [
+        ("json", "arguments", '{\n  "command": "ls"\n}', None),
+        ("text", "said", "no", None),
+        ("resource", "made", None, b"hi"),
+        ("text", "made", "file:///b.txt", None),
+    ]
+    assert [resource.uri for resource in call.resources] == ["attachment:f1/a.txt"]
+    assert [block.text for block in odd.blocks] == ['{\n  "a": 2\n}']
+    assert [block.text for block in text.blocks] == ["Hi"]
+    lens = format_.lenses[0]
+    payload = json.dumps(ran).encode()
+    renamed = json.loads(lens.edit(payload, EventEdit((), (FieldEdit("tool", "zsh"),)), Nothing()))
+    assert renamed == ran | {"ran": {"kind": "zsh", "command": "ls"}}
+    assert json.loads(lens.compose(Kind.USER, "Hello", None, 0)) == {"text": "Hello", "by": None}
