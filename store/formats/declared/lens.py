@@ -98,8 +98,8 @@ class _View:
         self.same = places(said.same)
         self.thinks = bool(said.reasoning)
         self.call, self.result = said.call, said.result
-        self._adders = list(self._adders_of(said))
         self._then = [_View(one) for one in said.then]
+        self._adders = [*self._adders_of(said), *map(_further, self._then)]
         self._otherwise = _View(said.otherwise) if said.otherwise is not None else None
 
     def _adders_of(self, said: View) -> Iterator[Adder]:
@@ -131,9 +131,6 @@ class _View:
             told = adder(value, path, into)
             if kind is None:
                 kind = told
-        for one in self._then:
-            if one.fits(value):
-                one.add(value, path, into)
         if self._otherwise is not None and len(into.blocks) == before:
             self._otherwise.add(value, path, into)
         return kind
@@ -259,6 +256,14 @@ def _listed(at: ValuePath, parts: _Views) -> Adder:
                 fitting.add(element, where, into)
             elif element not in (None, "", [], {}):
                 into.blocks += argument_blocks(element, where, numbered("content", where))
+
+    return add
+
+
+def _further(view: _View) -> Adder:
+    def add(value: object, path: ValuePath, into: Gathered) -> None:
+        if view.fits(value):
+            view.add(value, path, into)
 
     return add
 
