@@ -404,11 +404,13 @@ class JsonLens(Lens):
         decoded = decode(payload)
         if decoded is not None and isinstance(decoded.value, str) and not edit.fields and edit.order is None:
             texts = [change.text for change in edit.blocks if change.type == "text" and not change.path]
-            if texts and not texts[-1]:
+            if not texts or texts[-1] == decoded.value:
+                return payload
+            if not texts[-1]:
                 raise UsageError("an empty text would not be shown any more: write something, or delete the event")
-            if texts and decoded.lossy:
+            if decoded.lossy:
                 raise UsageError("the text is no valid Unicode in the record, so it can only be read")
-            return put(payload, (), spell(texts[-1], payload)) if texts and texts[-1] != decoded.value else payload
+            return put(payload, (), spell(texts[-1], payload))
         return super().edit(payload, edit, before)
 
     def view(self, payload: bytes, before: Before) -> Event:
