@@ -106,6 +106,7 @@ class Store:
             repair=repair,
             only_read=only_read,
             new_id=member.files_id if member else None,
+            backed=member is not None,
         )
         """The files on the disk: logs, packs, journal and index."""
         try:

@@ -739,6 +739,9 @@ class Writer:
             self.brought([blob.hash for blob in entry.blobs])
         first = not self.journal.used
         end = self.journal.append(*encoded)
+        if any(isinstance(frame.body, (heads.Reclaimed, *heads.SHARED)) for frame in frames):
+            # what these take away is not to be missed after a power failure
+            self.journal.sync()
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(entry.blobs, end)

@@ -9,6 +9,10 @@ Recovery: cut logs and packs to the checkpoint, then replay :meth:`Journal.entri
 at the crash fails its checksum and was never acknowledged. An entry is one write, and the next begins only after it
 was synced: so a bad entry with a good one of its epoch behind it was damaged later, and the good one still counts.
 
+A journal is *backed* if what it takes is durable elsewhere: in the space of a replica. Then an append does not sync,
+and after a power failure any part of any entry may be missing. So its entries count up to the first gap, and what
+follows is fetched again. Checkpoints are as certain as ever: they go by logs and packs, which are synced for them.
+
 One file is written from its beginning, again and again, and searched when a store is opened. Writing it once is a use,
 an *epoch*; epochs are numbered upwards over all files. The file grows ahead of what is written, in steps that are
 filled with zeros: a sync has no metadata to write then. A large entry extends it without zeros: writing its bytes
@@ -18,7 +22,7 @@ twice would cost more than the metadata.
 import os
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -37,13 +41,14 @@ _LARGE_ENTRY = 64 << 10
 
 
 class Found(NamedTuple):
-    """A sound entry: of which epoch and commit, and where its frame lies."""
+    """A sound entry: of which epoch and commit, where its frame lies, and where its head frames begin and end."""
 
     epoch: int
     seq: int
     number: int
     offset: int
     length: int
+    heads: tuple[int, int]
 
 
 class JournalFile:
@@ -52,7 +57,7 @@ class JournalFile:
     ``position`` is where the next entry goes, ``last_seq`` is that of the last one of this use, 0 if there is none.
     """
 
-    __slots__ = ("capacity", "epoch", "fd", "last_seq", "number", "path", "position", "size")
+    __slots__ = ("capacity", "epoch", "fd", "last_seq", "newest", "number", "path", "position", "size")
 
     def __init__(self, path: Path, fd: int, capacity: int) -> None:
         """Wrap an open file that grows to ``capacity`` bytes at most."""
@@ -64,6 +69,8 @@ class JournalFile:
         self.epoch = 0
         self.position = BLOCK
         self.last_seq = 0
+        self.newest = 0
+        """The last epoch that was found in it when it was opened."""
 
     @property
     def used(self) -> int:
@@ -101,26 +108,28 @@ class JournalFile:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def find(self, oldest: int, seed: int) -> list[Found]:
+    def find(self, oldest: int, seed: int, *, backed: bool = False) -> list[Found]:
         """Return the entries of the last use, if that is of the epoch ``oldest`` or later, and be in that use again.
 
-        ``seed`` is the CRC-32 of the store's id.
+        ``seed`` is the CRC-32 of the store's id. In a ``backed`` journal the beginning of a use may be missing.
         """
         entries: list[Found] = []
         first = self._first(seed)
-        if first is not None and first < oldest:
+        if first is not None and first < oldest and not backed:
             return entries
         data = pread_around(self.fd, self.size, 0)
         view = memoryview(data)
         position: int | None = BLOCK
         while position is not None:
             framed = journal_format.unframe(view, position, seed)
-            if framed is None or (entries and framed.epoch != entries[0].epoch):
+            self.newest = max(self.newest, framed.epoch if framed else 0)
+            if framed is None or framed.epoch < oldest or (entries and framed.epoch != entries[0].epoch):
                 # the end of this use, unless there is more of it behind
                 position = _next(data, view, position + 1, oldest, seed)
                 continue
             seq = journal_format.entry_seq(framed.body)
-            entries.append(Found(framed.epoch, seq, self.number, position, framed.length))
+            heads = journal_format.heads_place(framed.body)
+            entries.append(Found(framed.epoch, seq, self.number, position, framed.length, heads))
             position += framed.length
         if entries:
             self.epoch, self.last_seq = entries[0].epoch, entries[-1].seq
@@ -175,10 +184,12 @@ class Journal:
         files: int = _LEAST_FILES,
         *,
         read_only: bool = False,
+        backed: bool = False,
     ) -> None:
         """Open the journals, or make the first two. Raises FormatTooNew and DamageError.
 
-        There will be up to ``files`` of them, and each grows to ``capacity`` bytes.
+        There will be up to ``files`` of them, and each grows to ``capacity`` bytes. ``backed`` says that entries are
+        durable elsewhere before they are appended.
         """
         self.problems: list[str] = []
         self.capacity = capacity - BLOCK
@@ -191,6 +202,8 @@ class Journal:
         self._lock = threading.Lock()
         self._failed = False
         self._read_only = read_only
+        self._backed = backed
+        self._unsynced: set[JournalFile] = set()
         if not read_only:
             durable.make_directory(directory)
         self._files: dict[int, JournalFile] = {}
@@ -209,18 +222,30 @@ class Journal:
         """Find the entries that are to be replayed, and go on in a file that holds none of them if there is one."""
         oldest = self._slot.epoch if self._slot else 0
         reached = self._slot.checkpoint.seq if self._slot else -1
-        found = [entries for file in self._files.values() if (entries := file.find(oldest, self._seed))]
+        files = list(self._files.values())
+        found = [entries for file in files if (entries := file.find(oldest, self._seed, backed=self._backed))]
         found.sort(key=lambda entries: entries[0].epoch)
-        self._epoch = max([oldest, *(entries[0].epoch for entries in found)])
+        self._epoch = max(oldest, *(file.newest for file in files))
         self._found = _in_force([entry for entries in found for entry in entries])
         files = [self._files[entries[0].number] for entries in found]
         if self._found and self._found[-1].seq <= reached:
             self._found = []
+        if self._backed and self._slot is not None:
+            self._end_at_gap(self._slot.checkpoint, files)
         self._uses = [file for file in files if file.last_seq > reached]
         """The files with entries that are not retired, in the order in which they were written; the current last."""
         self._current: JournalFile | None = None
         if self._slot is not None and not self._found and not self._read_only:
             self._begin()
+
+    def _end_at_gap(self, checkpoint: Checkpoint, files: Sequence[JournalFile]) -> None:
+        """Forget the entries behind the first that is missing."""
+        left = [found for found in self._found if found.seq > checkpoint.seq]
+        ends = [checkpoint.heads_length, *(found.heads[1] for found in left)]
+        self._found = [found for found, _end in takewhile(lambda one: one[0].heads[0] == one[1], zip(left, ends))]
+        last = {found.number: found.seq for found in self._found}
+        for file in files:
+            file.last_seq = last.get(file.number, 0)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -262,6 +287,7 @@ class Journal:
     def append(self, *entry: bytes) -> JournalPlace:
         """Write an encoded entry, whole or in pieces, and return, when it is on disk, where it ends.
 
+        It is not synced where that is backed; see :meth:`sync`.
         Nothing more is taken after this has failed once. Except that the disk may be full: that is StoreFull.
         """
         with self._lock:
@@ -278,11 +304,23 @@ class Journal:
             except StoreFull:
                 self._failed = False
                 raise
-            durable.fdatasync(file.fd)
+            if self._backed:
+                self._unsynced.add(file)
+            else:
+                durable.fdatasync(file.fd)
             self._failed = False
             file.position += len(framed)
             file.last_seq = journal_format.entry_seq(entry[0])
             return file.number, file.position - FRAME_OVERHEAD + journal_format.FRAME_HEAD
+
+    def sync(self) -> None:
+        """Return when all entries are on disk, here as well: before something happens that only they explain."""
+        with self._lock:
+            self._check()
+            self._failed = True
+            while self._unsynced:
+                durable.fdatasync(self._unsynced.pop().fd)
+            self._failed = False
 
     def switch(self) -> None:
         """Switch to another journal; one must be :attr:`free`. Raises StoreFull, and then changes nothing."""
@@ -305,6 +343,7 @@ class Journal:
                 takewhile(lambda file: file is not self._current and file.last_seq <= checkpoint.seq, self._uses)
             )
             left = self._uses[len(covered) :]
+            self._unsynced.difference_update(covered)
             # While an older epoch has entries that are not covered, it stays the one to begin reading at.
             epoch = left[0].epoch if left else self._epoch + 1
             generation = self._slot.generation + 1 if self._slot else 1

@@ -139,6 +139,12 @@ def chained_part(body: bytes | memoryview) -> memoryview:
     return memoryview(body)[_BODY.size : _BODY.size + turns_length + heads_length]
 
 
+def heads_place(body: bytes | memoryview) -> tuple[int, int]:
+    """Return where in the head log the frames of an encoded entry begin and end."""
+    _seq, _first, offset, _length, _pack, _turns_length, heads_length, _count = _BODY.unpack_from(body)
+    return offset, offset + heads_length
+
+
 def entry_seq(body: bytes | bytearray | memoryview) -> int:
     """Return the ``seq`` of an encoded entry, or of its beginning."""
     return int.from_bytes(body[:8], "little")

@@ -50,7 +50,7 @@ from store.shared.history import History
 from store.shared.holdings import Holdings
 from store.shared.leases import Leases
 from store.shared.packs import Packs
-from store.shared.published import PublishedFile
+from store.shared.published import PublishedFile, Reached
 from store.shared.redactions import ANOTHER, Redactions
 from store.shared.space import Membership, Space
 
@@ -107,6 +107,9 @@ class Replica:
         self._looked = 0.0
         """The monotonic time at which the session was looked at last."""
         self._published = PublishedFile(root)
+        if self._published.now.reached.seq > writer.seq:
+            # a power failure took that back: the space may go on otherwise
+            self._published.note(reached=Reached())
         self.history = History(self._published, writer.turns, writer.head_log)
         self.holdings = Holdings(intake, self._published, cache, self._reading)
         """The packs of the space, as far as they are here."""

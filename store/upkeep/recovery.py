@@ -2,7 +2,8 @@
 
 The journal's checkpoint records how far logs and packs were certainly on disk. The logs are cut to that, and later
 entries of the journal are applied again, so an acknowledged commit is there whole, and an incomplete one is not there
-at all. A pack keeps all sound records behind the checkpoint: blobs that nothing names yet do no harm.
+at all. A pack keeps all sound records behind the checkpoint: blobs that nothing names yet do no harm. Of a replica the
+journal is not synced: it may have less than was acknowledged, and the rest is in the space.
 
 The index is derived. After a clean close, or a kill of the process (the kernel has every write), it is brought up to
 the logs; after anything else (another boot: a power failure may have lost any of SQLite's unsynced pages without a
@@ -74,7 +75,15 @@ class Files:
     """
 
     def __init__(
-        self, root: Path, files_id: bytes, directory: int, held: ExitStack, *, read_only: str = "", repair: bool = False
+        self,
+        root: Path,
+        files_id: bytes,
+        directory: int,
+        held: ExitStack,
+        *,
+        read_only: str = "",
+        repair: bool = False,
+        backed: bool = False,
     ) -> None:
         self.root = root
         self.files_id = files_id
@@ -90,6 +99,7 @@ class Files:
             self.store_id, self.notes = identity.settle(root, files_id)
         self.seq = 0
         self._replayed = 0
+        self._backed = backed
         self.aside = Aside(root, self.notes, read_only=bool(read_only), trusted=not copied)
         """The place of the files that are derived from the logs."""
         held.callback(self.aside.close)
@@ -108,7 +118,9 @@ class Files:
         held.callback(self.heads.close)
         self.packs = PackSet(root / paths.BLOBS, files_id, check_place=self.check_place, read_only=only)
         held.callback(self.packs.close)
-        self.journal = Journal(root / paths.JOURNAL, files_id, JOURNAL_BYTES, JOURNALS, read_only=only)
+        self.journal = Journal(
+            root / paths.JOURNAL, files_id, JOURNAL_BYTES, JOURNALS, read_only=only, backed=backed
+        )
         held.callback(self.journal.close)
         self.pending = Pending(self.journal)
         self.found: list[Generation] = []
@@ -201,7 +213,8 @@ class Files:
         turns, heads, journal = self.turns, self.heads, self.journal
         reached = journal.checkpoint or self._from_logs()
         entries = self._entries(reached.seq)
-        lost = self._lost(reached, entries)
+        # what a space has is not put together of what may be left of it here
+        lost = [] if self._backed else self._lost(reached, entries)
         # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
         turns.cut(reached.turn_count)
         heads.cut(reached.heads_length)
@@ -469,12 +482,13 @@ def open_files(
     repair: bool = False,
     only_read: bool = False,
     new_id: bytes | None = None,
+    backed: bool = False,
 ) -> Files:
     """Open the store at ``root``, recovering it where need be; make one if there is none and ``create``.
 
     ``only_read``: change nothing of it, as where it cannot be written.
     With ``repair`` also where a log is gone: of what that held, there is what the index knows. A new store's files have
-    ``new_id``, if there is one.
+    ``new_id``, if there is one. ``backed``: a space has all commits (``store.disk.journal``).
     Raises NotFound, StoreBusy, FormatTooNew, DamageError, and StoreFailed if the disk does not take what it must.
     """
     found = identity.files_id(root)
@@ -492,7 +506,7 @@ def open_files(
             with ExitStack() as held:
                 directory = durable.lock_shared(root)
                 held.callback(os.close, directory)
-                return Files(root, found, directory, held, read_only=why)
+                return Files(root, found, directory, held, read_only=why, backed=backed)
         except OSError as error:
             raise cannot_open(root, error) from error
     try:
@@ -511,7 +525,7 @@ def open_files(
                     _refuse_without_logs(root)
                 set_aside(root)
             files_id = found or identity.files_id(root) or new_id or new_store_id()
-            return Files(root, files_id, directory, held, repair=repair)
+            return Files(root, files_id, directory, held, repair=repair, backed=backed)
     except OSError as error:
         raise cannot_open(root, error) from error
 

@@ -138,6 +138,8 @@ class Rewriting:
         for. With ``overwrite``, which tolerates damage, the old files are erased from the disk.
         """
         places = places if isinstance(places, Places) else Places(places)
+        # nor may a power failure bring back what led to a blob that is not copied
+        self._intake.writer.journal.sync()
         for digest in self._left_out(places, replaced, dropped, held, overwrite=overwrite):
             raise DamageError(f"blob {digest.hex()} would be lost: the packs that hold it stay")
         self._index.replace_packs(places, packs, replaced)

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from store.disk import durable
-from tests.store.disk.lossy import DROPPED, MIXED, LossyDisk, mixture
+from tests.store.disk.lossy import DROPPED, KEPT, MIXED, TORN, LossyDisk, mixture
+
+HOW = (KEPT, DROPPED, MIXED, TORN)
 
 _WATCHED = ("open_file", "pwrite_all", "fdatasync", "sync_directory", "make_directory", "replace", "remove", "truncate")
 _INDEX = ("index.db", "index.db-wal")
@@ -184,3 +186,23 @@ class _Connection(sqlite3.Connection):
         # the last one to go folds the log in
         if self._full and self._ours and not self.outages.root.joinpath("index.db-wal").exists():
             self.outages.index_synced(*_INDEX)
+
+
+def watched(disk: Outages, run: Callable[[], object]) -> None:
+    """Run something on a disk of which images are taken."""
+    with pytest.MonkeyPatch.context() as patch:
+        disk.install(patch)
+        try:
+            run()
+        finally:
+            disk.close()
+
+
+def in_turns(seed: int) -> Callable[[int], tuple[str, ...]]:
+    """Choose an image of each operation, in one way after the other."""
+    return lambda number: (HOW[(number + seed) % len(HOW)],)
+
+
+def rarely(every: int, *hows: str) -> Callable[[int], tuple[str, ...]]:
+    """Choose images of one in so many operations."""
+    return lambda number: hows if number % every == 0 else ()

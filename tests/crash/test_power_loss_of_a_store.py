@@ -19,14 +19,13 @@ from store.disk import journal_format
 from store.store import Store
 from tests.crash.life import THREADS, Life, Noted, Told, boot, problems
 from tests.crash.life import small_store as small_store
-from tests.crash.power import Outages
-from tests.store.disk.lossy import DROPPED, KEPT, MIXED, TORN
+from tests.crash.power import HOW, Outages, in_turns, rarely, watched
+from tests.store.disk.lossy import DROPPED, MIXED, TORN
 
 pytestmark = pytest.mark.usefixtures("small_store")
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
 POINTS = 20_000 if LARGE else 1000
-HOW = (KEPT, DROPPED, MIXED, TORN)
 JOURNALS = ("journal/1", "journal/2", "journal/3")
 
 Images = list[tuple[Path, Noted]]
@@ -49,23 +48,6 @@ def lived(
     watched(disk, life.run)
     taken = disk.taken.items()
     return life.told, [(images / name, noted) for name, noted in taken if isinstance(noted, Noted)]
-
-
-def watched(disk: Outages, run: Callable[[], object]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        disk.install(patch)
-        try:
-            run()
-        finally:
-            disk.close()
-
-
-def in_turns(seed: int) -> Callable[[int], tuple[str, ...]]:
-    return lambda number: (HOW[(number + seed) % len(HOW)],)
-
-
-def rarely(every: int, *hows: str) -> Callable[[int], tuple[str, ...]]:
-    return lambda number: hows if number % every == 0 else ()
 
 
 def open_and_close(root: Path) -> None:

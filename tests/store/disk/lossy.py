@@ -66,8 +66,8 @@ class LossyDisk:
         for path in sorted({*self._certain_names, *self._names}):
             sides = [side[path] for side in (self._certain_names, self._names) if path in side]
             if how == MIXED:
-                certain = len(sides) == 2 and sides[0] == sides[1]
-                if certain or source.random() < 0.5:
+                # one file that was renamed to the name of another: there is one of them
+                if len(sides) == 2 or source.random() < 0.5:
                     names[path] = source.choice(sides)
             elif path in (side := self._certain_names if how == DROPPED else self._names):
                 names[path] = side[path]
@@ -83,6 +83,11 @@ class LossyDisk:
                     place.write_bytes(mixture(certain, now[inode], source))
                 else:
                     place.write_bytes(certain if how == DROPPED else now[inode])
+
+    def _ours(self, place: int | Path) -> bool:
+        """Whether a file is one below ``root``: others, as those of a space, are another machine's."""
+        path = Path(os.readlink(f"/proc/self/fd/{place}")) if isinstance(place, int) else place
+        return path.is_relative_to(self.root)
 
     def _step(self) -> None:
         if 0 <= self.fail_at <= self.operations:
@@ -104,7 +109,7 @@ class LossyDisk:
 
     def _open_file(self, real: Callable[..., int]) -> Callable[..., int]:
         def open_file(path: Path, *, create: bool = False, read_only: bool = False) -> int:
-            new = create and not path.exists()
+            new = create and self._ours(path) and not path.exists()
             if new:
                 self._step()
             fd = real(path, create=create, read_only=read_only)
@@ -116,22 +121,26 @@ class LossyDisk:
 
     def _pwrite_all(self, real: Callable[..., None]) -> Callable[..., None]:
         def pwrite_all(fd: int, data: bytes, offset: int) -> None:
-            self._step()
-            status = os.fstat(fd)
-            self._last = (status.st_ino, offset, len(data), self._read(fd, status.st_size))
+            if self._ours(fd):
+                self._step()
+                status = os.fstat(fd)
+                self._last = (status.st_ino, offset, len(data), self._read(fd, status.st_size))
             real(fd, data, offset)
 
         return pwrite_all
 
     def _truncate(self, real: Callable[..., None]) -> Callable[..., None]:
         def truncate(fd: int, length: int) -> None:
-            self._step()
+            if self._ours(fd):
+                self._step()
             real(fd, length)
 
         return truncate
 
     def _fdatasync(self, real: Callable[..., None]) -> Callable[..., None]:
         def fdatasync(fd: int) -> None:
+            if not self._ours(fd):
+                return
             self._step()
             status = os.fstat(fd)
             self._certain[status.st_ino] = self._read(fd, status.st_size)
@@ -142,6 +151,8 @@ class LossyDisk:
 
     def _sync_directory(self, real: Callable[..., None]) -> Callable[..., None]:
         def sync_directory(path: Path) -> None:
+            if not self._ours(path):
+                return
             self._step()
             for side in (self._certain_names, self._names):
                 for name in [name for name in side if name.parent == path and name != self.root]:
@@ -154,7 +165,7 @@ class LossyDisk:
 
     def _make_directory(self, real: Callable[..., None]) -> Callable[..., None]:
         def make_directory(path: Path) -> None:
-            if not path.exists():
+            if self._ours(path) and not path.exists():
                 self._step()
                 self._names[path] = None
             real(path)
@@ -163,6 +174,9 @@ class LossyDisk:
 
     def _replace(self, real: Callable[..., None]) -> Callable[..., None]:
         def replace(src: Path, dst: Path) -> None:
+            if not self._ours(dst):
+                real(src, dst)
+                return
             self._step()
             real(src, dst)
             self._names[dst] = self._names.pop(src)
@@ -171,6 +185,9 @@ class LossyDisk:
 
     def _remove(self, real: Callable[..., None]) -> Callable[..., None]:
         def remove(path: Path) -> None:
+            if not self._ours(path):
+                real(path)
+                return
             self._step()
             real(path)
             del self._names[path]
