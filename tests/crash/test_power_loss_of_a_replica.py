@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ import pytest
 from msgspec import structs
 
 from store import paths
-from store.commit.writer import Writer
 from store.disk.journal import Journal
 from store.errors import ConvfsError, NotFound
 from store.shared import remote
@@ -28,21 +28,23 @@ from store.upkeep.fsck import fsck
 from tests.crash.life import Life, Noted, Told, boot, problems, seen
 from tests.crash.life import small_store as small_store
 from tests.crash.power import HOW, Outages, in_turns, rarely, watched
+from tests.servers import Postgres
+from tests.spaces import let_in
 from tests.store.disk.lossy import DROPPED, MIXED
 
 pytestmark = [pytest.mark.usefixtures("small_store"), pytest.mark.logs("nowhere is not there", sometimes=True)]
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
-POINTS = 5000 if LARGE else 300
+POINTS = 5000 if LARGE else 120
 COMPARED = 8
 """Each of so many is compared with another replica."""
 NAME = "team"
 
 
 class Moment(NamedTuple):
-    """A replica at a moment: its space, what was acknowledged by then, and how many turns another machine had added."""
+    """A replica at a moment: a space to open it in, what was acknowledged by then, how many turns another had added."""
 
-    space: Path
+    place: Place
     noted: Noted
     others: int
 
@@ -50,8 +52,8 @@ class Moment(NamedTuple):
 class Other:
     """Another machine of the space, whose disk is always well."""
 
-    def __init__(self, place: Place, root: Path) -> None:
-        remote.join(place, NAME, root, "other")
+    def __init__(self, member: Path, root: Path) -> None:
+        let_in(member, root, "other")
         self.appended = 0
         self._root = root
         self._ended = threading.Event()
@@ -76,23 +78,37 @@ class Other:
 
 
 def lived(
-    directory: Path, chosen: Callable[[int], tuple[str, ...]], *, seed: int = 0, threads: int = 3
+    directory: Path,
+    chosen: Callable[[int], tuple[str, ...]],
+    *,
+    seed: int = 0,
+    threads: int = 3,
+    days: int = 2,
+    servers: Place | None = None,
 ) -> tuple[Told, list[tuple[Path, Moment]]]:
-    """Live once in a space; return what came of it, and images of the replica's disk with the moments."""
+    """Live once in a space; return what came of it, and images of the replica's disk with the moments.
+
+    A space in a directory is as it was at that moment, one on servers goes on.
+    """
     root, images, server = directory / "store", directory / "images", directory / "server"
     images.mkdir(parents=True)
-    place = Place(str(server))
-    remote.init(place, NAME, plain=True)
-    remote.join(place, NAME, root, "this")
-    other = Other(place, directory / "other")
-    life = Life(root, directory, threads)
+    place, name = servers or Place(str(server)), f"{NAME}-{uuid.uuid4().hex[:8]}" if servers else NAME
+    remote.init(place, name)
+    remote.join(place, name, root, "this")
+    other = Other(root, directory / "other")
+    life = Life(root, directory, threads, days)
     numbers = itertools.count()
 
     def noted() -> Moment:
         # in this order: what is acknowledged by now is in the space
-        moment = Moment(directory / "spaces" / str(next(numbers)), life.told.note(), other.appended)
-        copy_space(server, moment.space)
-        return moment
+        said, others = life.told.note(), other.appended
+        if servers is not None:
+            member = membership(root)
+            assert member is not None
+            return Moment(member.place, said, others)
+        copy = directory / "spaces" / str(next(numbers))
+        copy_space(server, copy)
+        return Moment(Place(str(copy)), said, others)
 
     disk = Outages(root, images, chosen, noted, seed=seed)
     with other.living():
@@ -121,8 +137,10 @@ def wrong(image: Path, told: Told, moment: Moment, *, compared: bool = False) ->
     told_place(image, Place(str(image / "nowhere")))
     try:
         found = list(inconsistent(image, told))
-        place = Place(str(moment.space))
-        told_place(image, place)
+        told_place(image, moment.place)
+        if moment.place.postgres:
+            # the one that went on has its number
+            remote.adopt(image)
         found += problems(image, told, moment.noted)
         with Store.open(image) as store:
             assert store.replica is not None
@@ -133,7 +151,7 @@ def wrong(image: Path, told: Told, moment: Moment, *, compared: bool = False) ->
                 found.append(f"of {moment.others} turns of another machine there are {turns}")
         if compared:
             beside = image.with_name(f"{image.name}-beside")
-            remote.join(place, NAME, beside, "beside")
+            let_in(image, beside, "beside")
             Store.open(beside).close()
             for log in (paths.TURN_LOG, paths.HEAD_LOG):
                 # whoever was opened last may have committed something by itself: a dictionary
@@ -147,7 +165,8 @@ def wrong(image: Path, told: Told, moment: Moment, *, compared: bool = False) ->
 
 def inconsistent(image: Path, told: Told) -> Iterator[str]:
     """Yield what is wrong with a replica by itself: it may be older than what was acknowledged, and nothing else."""
-    with Store.open(image) as store:
+    # to be read: it would learn a dictionary otherwise, which it cannot file without the space
+    with Store.open(image, only_read=True) as store:
         yield from (f"alone: {one}" for one in fsck(store) if (one.check, one.severity) != ("turns", "warning"))
         for name, context in told.contexts.items():
             try:
@@ -164,13 +183,13 @@ def test_everything_acknowledged_survives_in_the_space(memory_path: Path) -> Non
     while points < POINTS:
         boot(memory_path, 2 * life)
         directory = memory_path / str(life)
-        told, images = lived(directory, now_and_then(1 if LARGE else 9, life), seed=life)
+        told, images = lived(directory, now_and_then(1 if LARGE else 19, life), seed=life)
         boot(memory_path, 2 * life + 1)
         for image, moment in images[: POINTS - points]:
             behind += older(image, moment)
             assert wrong(image, told, moment, compared=points % COMPARED == 0) == [], image
             shutil.rmtree(image)
-            shutil.rmtree(moment.space)
+            shutil.rmtree(moment.place.directory)
             kinds[image.name.partition("-")[2]] += 1
             points += 1
         shutil.rmtree(directory)
@@ -178,6 +197,16 @@ def test_everything_acknowledged_survives_in_the_space(memory_path: Path) -> Non
     assert all(kinds[how] > POINTS // 5 for how in HOW)
     # it is the space that has what they lack
     assert behind > POINTS // 10
+
+
+@pytest.mark.timeout(900)
+def test_everything_acknowledged_survives_on_servers(memory_path: Path, postgres: Postgres) -> None:
+    servers = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    told, images = lived(memory_path / "first", now_and_then(1 if LARGE else 83, 3), days=1, servers=servers)
+    boot(memory_path, 1)
+    assert len(images) > 4
+    for number, (image, moment) in enumerate(images):
+        assert wrong(image, told, moment, compared=number == 0) == [], image
 
 
 def now_and_then(every: int, seed: int) -> Callable[[int], tuple[str, ...]]:
@@ -188,7 +217,7 @@ def older(image: Path, moment: Moment) -> bool:
     """Whether the logs of a replica, as it opens without its space, end before those of the space."""
     told_place(image, Place(str(image / "nowhere")))
     with Store.open(image) as store:
-        return (moment.space / NAME / "entries" / f"{store.writer.seq:016x}").exists()
+        return (Path(moment.place.directory) / NAME / "entries" / f"{store.writer.seq:016x}").exists()
 
 
 def test_a_build_that_goes_on_behind_a_gap_is_found_out(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

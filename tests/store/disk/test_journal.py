@@ -1,6 +1,7 @@
 """The journal on real files: crashes, damage, reuse."""
 
 import os
+import random
 import shutil
 import tempfile
 import threading
@@ -10,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -21,6 +22,7 @@ from store.disk.journal import Journal
 from store.disk.journal_format import BLOCK, FRAME_OVERHEAD, Checkpoint, JournalBlob, JournalEntry
 from store.errors import DamageError, StoreFailed, UsageError
 from store.ids import Hash
+from tests.store.disk.lossy import mixture
 
 Flip = Callable[[Path, int, int], None]
 CAPACITY = 16 * 1024
@@ -127,6 +129,87 @@ def test_an_append_is_one_write_and_one_sync(journal: Journal, monkeypatch: pyte
     for seq in (2, 3, 4):
         journal.append(encoded(seq))
     assert calls == ["pwrite", "fdatasync"] * 3
+
+
+def test_a_backed_journal_is_synced_when_it_is_asked_for(
+    directory: Path, store_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Journal(directory, store_id, CAPACITY, backed=True)) as journal:
+        journal.retire(START)
+        synced: list[str] = []
+        real = durable.fdatasync
+
+        def noted(fd: int) -> None:
+            synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name)
+            real(fd)
+
+        monkeypatch.setattr(durable, "fdatasync", noted)
+        journal.append(encoded(1))
+        journal.switch()
+        journal.append(encoded(2))
+        assert synced == []
+        journal.sync()
+        journal.sync()
+        assert sorted(synced) == ["1", "2"]
+
+
+def test_a_backed_journal_ends_at_the_first_gap(directory: Path, store_id: bytes, flip: Flip) -> None:
+    with closing(Journal(directory, store_id, CAPACITY, backed=True)) as journal:
+        journal.retire(START)
+        journal.append(encoded(1))
+        place = BLOCK + journal.used + 50
+        for seq in (2, 3):
+            journal.append(encoded(seq))
+        journal.switch()
+        journal.append(encoded(4))
+    flip(directory / "1", place, 0)
+    with closing(Journal(directory, store_id, CAPACITY)) as alone:
+        assert seqs(alone) == [1, 3, 4]
+    with closing(Journal(directory, store_id, CAPACITY, backed=True)) as journal:
+        assert seqs(journal) == [1]
+        assert journal.problems == []
+        journal.switch()
+        # fetched again, and longer than before
+        journal.append(encoded(2, 99))
+        journal.retire(upto(2))
+    with closing(Journal(directory, store_id, CAPACITY, backed=True)) as journal:
+        assert seqs(journal) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_backed_journal_holds_what_was_committed_whatever_is_lost(chance: random.Random) -> None:
+    """Power failures, one after the other: of all that was not synced, any sectors are on the disk."""
+    with tempfile.TemporaryDirectory() as work:
+        directory = Path(work) / "journal"
+        certain: dict[Path, bytes] = {}
+        reached = last = 0
+        for _life in range(5):
+            with closing(Journal(directory, bytes(16), CAPACITY, 3, backed=True)) as journal:
+                if journal.checkpoint is None:
+                    journal.retire(START)
+                found = seqs(journal)
+                assert found == list(range(reached + 1, reached + 1 + len(found)))
+                assert entries(journal) == [entry(seq, 40 * seq % 999) for seq in found]
+                seq = reached + len(found)
+                assert seq <= last
+                if not journal.room(2000):
+                    journal.switch()
+                for _step in range(chance.randrange(25)):
+                    body = encoded(seq + 1, 40 * (seq + 1) % 999)
+                    if (not journal.room(len(body)) or chance.random() < 0.1) and journal.free:
+                        journal.switch()
+                    if journal.room(len(body)):
+                        journal.append(body)
+                        seq += 1
+                    if chance.random() < 0.1 or not journal.room(2000):
+                        reached = chance.randint(reached, seq)
+                        journal.retire(upto(reached))
+                last = max(last, seq)
+            for path in (directory / "1", directory / "2", directory / "3"):
+                if path.exists():
+                    path.write_bytes(mixture(certain.get(path, path.read_bytes()[:BLOCK]), path.read_bytes(), chance))
+                    certain[path] = path.read_bytes()
 
 
 def test_an_append_does_not_change_the_files_size(journal: Journal, directory: Path) -> None:
