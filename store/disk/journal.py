@@ -242,7 +242,8 @@ class Journal:
         """Forget the entries behind the first that is missing."""
         left = [found for found in self._found if found.seq > checkpoint.seq]
         ends = [checkpoint.heads_length, *(found.heads[1] for found in left)]
-        self._found = [found for found, _end in takewhile(lambda one: one[0].heads[0] == one[1], zip(left, ends, strict=False))]
+        following = takewhile(lambda one: one[0].heads[0] == one[1], zip(left, ends, strict=False))
+        self._found = [found for found, _end in following]
         last = {found.number: found.seq for found in self._found}
         for file in files:
             file.last_seq = last.get(file.number, 0)

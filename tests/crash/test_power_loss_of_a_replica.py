@@ -35,7 +35,7 @@ from tests.store.disk.lossy import DROPPED, MIXED
 pytestmark = [pytest.mark.usefixtures("small_store"), pytest.mark.logs("nowhere is not there", sometimes=True)]
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
-POINTS = 5000 if LARGE else 120
+POINTS = 5000 if LARGE else 60
 COMPARED = 8
 """Each of so many is compared with another replica."""
 NAME = "team"
@@ -183,7 +183,7 @@ def test_everything_acknowledged_survives_in_the_space(memory_path: Path) -> Non
     while points < POINTS:
         boot(memory_path, 2 * life)
         directory = memory_path / str(life)
-        told, images = lived(directory, now_and_then(1 if LARGE else 19, life), seed=life)
+        told, images = lived(directory, now_and_then(1 if LARGE else 37, life), seed=life)
         boot(memory_path, 2 * life + 1)
         for image, moment in images[: POINTS - points]:
             behind += older(image, moment)
