@@ -167,7 +167,9 @@ def inconsistent(image: Path, told: Told) -> Iterator[str]:
     """Yield what is wrong with a replica by itself: it may be older than what was acknowledged, and nothing else."""
     # to be read: it would learn a dictionary otherwise, which it cannot file without the space
     with Store.open(image, only_read=True) as store:
-        yield from (f"alone: {one}" for one in fsck(store) if (one.check, one.severity) != ("turns", "warning"))
+        # what was being written to the packs is only cut off where it may be
+        found = [one for one in fsck(store) if one.check != "packs" and (one.check, one.severity) != ("turns", "warning")]
+        yield from (f"alone: {one}" for one in found)
         for name, context in told.contexts.items():
             try:
                 state = seen(store, context)
@@ -199,7 +201,7 @@ def test_everything_acknowledged_survives_in_the_space(memory_path: Path) -> Non
     assert behind > POINTS // 10
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300)
 def test_everything_acknowledged_survives_on_servers(memory_path: Path, postgres: Postgres) -> None:
     servers = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
     told, images = lived(memory_path / "first", now_and_then(1 if LARGE else 83, 3), days=1, servers=servers)
