@@ -168,8 +168,9 @@ def inconsistent(image: Path, told: Told) -> Iterator[str]:
     # to be read: it would learn a dictionary otherwise, which it cannot file without the space
     with Store.open(image, only_read=True) as store:
         # what was being written to the packs is only cut off where it may be
-        found = [one for one in fsck(store) if one.check != "packs" and (one.check, one.severity) != ("turns", "warning")]
-        yield from (f"alone: {one}" for one in found)
+        for one in fsck(store):
+            if one.check != "packs" and (one.check, one.severity) != ("turns", "warning"):
+                yield f"alone: {one}"
         for name, context in told.contexts.items():
             try:
                 state = seen(store, context)
