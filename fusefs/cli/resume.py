@@ -82,7 +82,7 @@ class _Session:
         """Return the id and the file of the session, written unless it is there."""
         plan = self._plan
         source = Path(os.fsdecode(plan.source)) if plan.source else None
-        home = Path(directory) if resuming.beside else resuming.home(Path.home()) if resuming.home else None
+        home = Path(directory) if resuming.beside else resuming.home(Path.home())
         if source and not plan.edited and source.is_file() and (home is None or source.is_relative_to(home)):
             return plan.session, source
         if home is None:

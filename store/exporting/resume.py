@@ -64,7 +64,7 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     metadata, source = conversation.metadata, text_path(conversation.source)
     own = format_named(conversation.format).resuming if conversation.format else ()
     if not tool and not own:
-        named = (one.tool for format_ in FORMATS for one in format_.resuming if one.home or one.beside)
+        named = (one.tool for format_ in FORMATS for one in format_.resuming if one.places or one.beside)
         tools = ", ".join(dict.fromkeys(named))
         raise UsageError(
             f"no program goes on with sessions of {conversation.format or 'no tool'}: name one by --in ({tools})"
@@ -95,7 +95,8 @@ def _lies_below(store: Store, conversation: Conversation | ContextEntry, resumin
             return _lies_below(store, store.catalogue.entry(forked["context"]), resuming)
         except NotFound:
             return False
-    return resuming.home is not None and text_path(conversation.source).is_relative_to(resuming.home(Path.home()))
+    folder = resuming.home(Path.home())
+    return folder is not None and text_path(conversation.source).is_relative_to(folder)
 
 
 def stage(

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -382,7 +382,7 @@ def _listed(folder: Path) -> list[Path]:
 _BLANK = b" \t\r\n\0"
 
 
-_own_folder = partial(homes.first, ["$XDG_DATA_HOME/opencode"])
+_OWN = ("$XDG_DATA_HOME/opencode",)
 
 
 @cache
@@ -417,7 +417,7 @@ class Opencode(DatabaseFormat):
     main_type = _ROW
     resuming = (
         Resuming(
-            "opencode", ("opencode", "--session", "{session}"), _own_folder, taking=("opencode", "import", "{path}")
+            "opencode", ("opencode", "--session", "{session}"), _OWN, taking=("opencode", "import", "{path}")
         ),
     )
     kept: Sequence[str] = ("$OPENCODE_DB", "$XDG_DATA_HOME/opencode/opencode*.db")

@@ -449,6 +449,7 @@ TOOLS = (
         ask=["--allow-all-tools", "-p", "{question}"],
         resume=["--allow-all-tools", "--continue", "-p", "{question}"],
         pattern="*/events.jsonl",
+        native="copilot-cli",
         shell=Call("bash", {"command": "{command}", "description": "Say it"}),
         environment={
             "COPILOT_OFFLINE": "true",

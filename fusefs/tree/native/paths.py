@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from fusefs.tree.node import Served
 from fusefs.tree.paths import CONTROL, NATIVE
 from store.errors import ConvfsError, NotFound
+from store.formats.core import homes
 from store.formats.core.format import Format
 from store.formats.registry import FORMATS, format_named
 from store.ids import Hash
@@ -45,7 +46,7 @@ class NativePaths:
     def __init__(self, store: Store, home: Path) -> None:
         self._store = store
         self.homes: Mapping[str, Path] = {
-            format_.name: folder for format_ in FORMATS if (folder := format_.native_home(home)) is not None
+            format_.name: homes.first(format_.native, home) for format_ in FORMATS if format_.native
         }
         """The directories that stand for those of the tools, by tool."""
         self.folders: Mapping[str, Sequence[str]] = {name: format_named(name).native_folders for name in self.homes}

@@ -7,7 +7,7 @@
 import mmap
 import re
 from collections.abc import Sequence, Set
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,6 @@ from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
 from store.formats.claude_code.messages import calls, user
 from store.formats.claude_code.notes import OF_THE_SESSION
-from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
@@ -132,7 +131,7 @@ _cut_off_parts = re.compile(rb'"message"\s*:\s*\{\s*(?:"role"\s*:\s*"\w+"\s*,\s*
 _cut_off_line = re.compile(rb'\s*\{.*?(?<!\\)"(?:parentUuid|leafUuid|isSidechain|sessionId)"\s*:', re.DOTALL).match
 
 
-_own_folder = partial(homes.first, ("$CLAUDE_CONFIG_DIR", "~/.claude"))
+_OWN = ("$CLAUDE_CONFIG_DIR", "~/.claude")
 _COWORK = ("~/.config/Claude", "~/Library/Application Support/Claude")
 _TASKS = tuple(f"local-agent-mode-sessions/*/*/{place}local_*/.claude/projects" for place in ("", "agent/"))
 _LARGEST_TASK = 1 << 20
@@ -162,10 +161,8 @@ class ClaudeCode(Format):
         *("$CLAUDE_CONFIG_DIR/projects", "~/.claude/projects", "~/.config/claude/projects"),
         *(f"{folder}/{tasks}" for folder in _COWORK for tasks in _TASKS),
     )
-    resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _own_folder),)
-
-    def native_home(self, home: Path) -> Path:
-        return _own_folder(home) / "projects"
+    resuming = (Resuming("claude-code", ("claude", "--resume", "{session}"), _OWN),)
+    native = kept[:2]
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,7 +24,6 @@ from store.errors import UsageError
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
-from store.formats.core import homes
 from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import (
     About,
@@ -277,9 +276,6 @@ _cut_off_line = re.compile(
 ).match
 
 
-_own_folder = partial(homes.first, ("$CODEX_HOME", "~/.codex"))
-
-
 class Codex(Rollouts):
     """OpenAI's Codex."""
 
@@ -290,11 +286,9 @@ class Codex(Rollouts):
     native_folders = _FOLDERS
     titling = re.compile(_NAMING)
     kept = tuple(f"{home}/{name}" for home in ("$CODEX_HOME", "~/.codex") for name in _FOLDERS)
-    resuming = (Resuming("codex", ("codex", "resume", "{session}"), _own_folder),)
-
-    def native_home(self, home: Path) -> Path | None:
-        """Return ``~/.codex``, or ``$CODEX_HOME``: sessions move between two folders of it."""
-        return _own_folder(home)
+    # sessions move between two folders of it
+    native: Sequence[str] = ("$CODEX_HOME", "~/.codex")
+    resuming = (Resuming("codex", ("codex", "resume", "{session}"), ("$CODEX_HOME", "~/.codex")),)
 
     def forked(self, record: bytes, session: str, parent: str, path: str) -> bytes:
         line = object_in(record)
@@ -320,9 +314,7 @@ class CodexCompressed(Codex):
     name = "codex-zst"
     unpacked = Codex.name
     keeps_file = True
-
-    def native_home(self, home: Path) -> None:
-        """Return None: only files as they are written lie there."""
+    native = ()
 
     def claim(self, look: Look) -> Source | None:
         """Claim a compressed file by the lines that it begins with; none beside which they stand as they are."""

@@ -113,17 +113,21 @@ class ExternalBlob(Struct, frozen=True):
 class Resuming(Struct, frozen=True):
     """A program that goes on with sessions of a format, called ``tool`` in exports and by ``convfs resume --in``.
 
-    ``words`` are those of its command: ``{session}`` stands for the session's id, ``{path}`` for its file. ``home``
-    returns, for the home of a user, the directory that exports for the program go into; None if it takes none.
+    ``words`` are those of its command: ``{session}`` stands for the session's id, ``{path}`` for its file. ``places``
+    are the directory that exports for the program go into, the first whose variables are set; none if it takes none.
     ``taking`` are the words of the command that takes in a file written for the program, if that needs one.
     ``beside``: its files lie in the directory that is worked in.
     """
 
     tool: str
     words: tuple[str, ...]
-    home: Callable[[Path], Path] | None = None
+    places: tuple[str, ...] = ()
     taking: tuple[str, ...] = ()
     beside: bool = False
+
+    def home(self, home: Path) -> Path | None:
+        """Return the directory that exports for the program go into, for the home of a user."""
+        return homes.first(self.places, home) if self.places else None
 
 
 class Format(Protocol):
@@ -162,8 +166,14 @@ class Format(Protocol):
     titling: re.Pattern[bytes] | None = None
     """Is found in every record that gives its session a title; None where no record does."""
 
+    native: Sequence[str] = ()
+    """The directory in which the tool begins sessions, existing or not: the first whose variables are set.
+
+    Only for a tool whose sessions are one file each, of one conversation: it can do without any files beside it.
+    """
+
     native_folders: Sequence[str] = ()
-    """The folders of :meth:`native_home` in which the tool keeps sessions; empty where that is all for them."""
+    """The folders of :attr:`native` in which the tool keeps sessions; empty where that is all for them."""
 
     resuming: Sequence[Resuming] = ()
     """The programs that go on with these sessions."""
@@ -199,14 +209,6 @@ class Format(Protocol):
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the files and directories in which the tool keeps this user's sessions (only ones that exist)."""
         return homes.existing(self.kept, home, cwd)
-
-    def native_home(self, home: Path) -> Path | None:
-        """Return the directory in which the tool begins sessions, existing or not, without looking at the disk.
-
-        Only for a tool whose sessions are one file each, of one conversation: it can do without any files beside it.
-        None: there is no such directory.
-        """
-        return None
 
     def in_lines(self, head: Callable[[], bytes]) -> bool:
         """Return whether a session's file is lines, each complete with its end; ``head`` returns its first 64 KB."""

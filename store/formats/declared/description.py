@@ -211,7 +211,7 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     record: Record = Record()
     new: New = {}
     resume: list[Resume] = []
-    native: str = ""
+    native: bool = False
 
 
 _VIEWS = Path(__file__).parents[1] / "views"

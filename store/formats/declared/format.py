@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from store.events.event import Kind, ValuePath
-from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
@@ -62,6 +61,7 @@ class DeclaredFormat(Format):
         self._detected = [Fits(one).holds for one in said.detect]
         self._choose = _choice_of(said.items)
         self.kept, self.describing = said.homes, frozenset(said.describing)
+        self.native = said.homes if said.native else ()
         self.resuming = resuming_of(said)
         if said.container == "document":
             opening, closing = _around(said.items)
@@ -69,9 +69,6 @@ class DeclaredFormat(Format):
         titles = [one.key for one in map(_Place, _spelled(said.session.title)) if one.key]
         self.titling = re.compile(b"|".join(map(re.escape, titles))) if titles else None
         self._tree = Tree(said.record.id, said.record.after, (said.record.after,), self._lens.calls)
-
-    def native_home(self, home: Path) -> Path | None:
-        return next(homes.expanded(self._said.native, home), None) if self._said.native else None
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
@@ -261,6 +258,6 @@ def _around(items: Sequence[str]) -> tuple[bytes, bytes]:
 def resuming_of(said: Description) -> tuple[Resuming, ...]:
     """Return the programs that go on with the sessions of a described format."""
     return tuple(
-        Resuming(one.tool, tuple(one.command), partial(homes.first, [one.home]) if one.home else None)
+        Resuming(one.tool, tuple(one.command), (one.home,) if one.home else ())
         for one in said.resume
     )

@@ -12,14 +12,13 @@ keeps its own, however often the program replaces one. Messages taken back are a
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from store.events.event import Kind
-from store.formats.core import homes
 from store.formats.core.format import (
     About,
     Format,
@@ -144,20 +143,16 @@ _LARGEST_DESCRIBING = 1 << 20
 _MARKS = (b'"sessionId"', b'"projectHash"', b'"startTime"')
 
 
-_own_folder = partial(homes.first, ("$GEMINI_CLI_HOME/.gemini", "~/.gemini"))
-
-
 class GeminiCli(Format):
     """Google's Gemini CLI."""
 
     name = "gemini-cli"
     lenses = (GeminiCliLens(),)
     main_type = GeminiCliLens.type_name
-    kept = ("$GEMINI_CLI_HOME/.gemini/tmp", "~/.gemini/tmp")
-    resuming = (Resuming("gemini-cli", ("gemini", "--resume", "{session}"), _own_folder),)
-
-    def native_home(self, home: Path) -> Path:
-        return _own_folder(home) / "tmp"
+    kept = native = ("$GEMINI_CLI_HOME/.gemini/tmp", "~/.gemini/tmp")
+    resuming = (
+        Resuming("gemini-cli", ("gemini", "--resume", "{session}"), ("$GEMINI_CLI_HOME/.gemini", "~/.gemini")),
+    )
 
     def in_lines(self, head: Callable[[], bytes]) -> bool:
         """Return whether a file is lines: it is, unless it begins as a document."""

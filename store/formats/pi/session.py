@@ -7,10 +7,8 @@ sessions (``<id>.jsonl``). Images lie in ``blobs/`` beside ``sessions/``.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
 from pathlib import Path, PurePosixPath
 
-from store.formats.core import homes
 from store.formats.core.format import (
     About,
     ExternalBlob,
@@ -82,8 +80,6 @@ _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "tool
 _cut_off_line = re.compile(rb'\s*+\{"type":"(?:session|message|compaction)",.{0,200}?"(?:parentId|cwd|message)":').match
 
 
-_folder_of_pi = partial(homes.first, ("$PI_CODING_AGENT_DIR", "~/.pi/agent"))
-_folder_of_oh_my_pi = partial(homes.first, ("~/$PI_CONFIG_DIR/agent", "~/.omp/agent"))
 _PROFILES = ("agent/sessions", "profiles/*/agent/sessions")
 
 
@@ -94,8 +90,8 @@ class Pi(Format):
     lenses = (PiLens(),)
     main_type = PiLens.type_name
     resuming = (
-        Resuming("pi", ("pi", "--session", "{path}"), _folder_of_pi),
-        Resuming("oh-my-pi", ("omp", "--resume", "{path}"), _folder_of_oh_my_pi),
+        Resuming("pi", ("pi", "--session", "{path}"), ("$PI_CODING_AGENT_DIR", "~/.pi/agent")),
+        Resuming("oh-my-pi", ("omp", "--resume", "{path}"), ("~/$PI_CONFIG_DIR/agent", "~/.omp/agent")),
     )
     kept = (
         *("$PI_CODING_AGENT_SESSION_DIR", "$PI_CODING_AGENT_DIR/sessions"),
@@ -104,9 +100,7 @@ class Pi(Format):
     )
     outputs_beside = True
     titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')
-
-    def native_home(self, home: Path) -> Path | None:
-        return homes.first((*self.kept[:2], "~/.pi/agent/sessions"), home)
+    native = (*kept[:2], "~/.pi/agent/sessions")
 
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""

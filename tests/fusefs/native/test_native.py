@@ -86,6 +86,42 @@ def native(store_path: Path, tmp_path: Path) -> Iterator[Native]:
         yield native
 
 
+def test_a_tool_that_a_page_describes_writes_its_sessions_there(store_path: Path) -> None:
+    """By pieces, with what describes them beside; what a person writes goes into its file as the tool writes it."""
+    with new_store(store_path):
+        pass
+
+    def line(kind: str, number: int, **data: object) -> bytes:
+        about = {"id": f"e{number}", "timestamp": "2026-03-05T19:31:54.000Z", "parentId": None}
+        return json.dumps({"type": kind, "data": data, **about}).encode() + b"\n"
+
+    began = line("session.start", 0, sessionId="s1", copilotVersion="1.0.102", context={"cwd": "/home/dev/project"})
+    with mounted(store_path) as mount:
+        folder = mount.root / ".convfs/native/copilot-cli/s1"
+        folder.mkdir()
+        (folder / "workspace.yaml").write_bytes(b"id: s1\n")
+        with (folder / "events.jsonl").open("ab", buffering=0) as stream:
+            stream.write(began)
+            stream.write(line("user.message", 1, content="Buy milk.", attachments=[])[:30])
+            stream.write(line("user.message", 1, content="Buy milk.", attachments=[])[30:])
+        [talk] = (mount.root / "conversations/project").iterdir()
+        for name in ("assistant.md", "reasoning.md", "note.md"):
+            (talk / "events" / name).write_text(f"Written into {name}.\n")
+        (talk / "events/call-bash.md").write_text('{"command": "ls"}\n')
+        (talk / "events/result-bash.md").write_text("milk\n")
+        assert [name.partition("-")[2] for name in sorted(os.listdir(talk / "events"))] == [
+            *("user.md", "assistant.md", "reasoning.md", "note.md", "call-bash.md", "result-bash.md")
+        ]
+        content = (folder / "events.jsonl").read_bytes()
+        records = [json.loads(one) for one in content.splitlines()]
+        assert [one["type"] for one in records[2:]] == [
+            *("assistant.message", "assistant.message", "session.info", "assistant.message", "tool.execution_complete")
+        ]
+        assert [one["parentId"] for one in records[2:]] == [one["id"] for one in records[1:-1]]
+        assert records[-1]["data"]["toolCallId"] == records[-2]["data"]["toolRequests"][0]["toolCallId"]
+    check(store_path, {"events.jsonl": content})
+
+
 def test_what_was_imported_is_there(native: Native) -> None:
     assert native.file.read_bytes() == text(LINES)
     assert native.file.stat().st_size == len(text(LINES))
