@@ -394,6 +394,8 @@ _MOST_LARGE = 4
 _STALLED_SECONDS = 30.0
 """A connection that holds up others for so long, by neither reading nor writing, is closed."""
 _TICK_SECONDS = 5.0
+_ROUNDS = 8
+"""How often the loop looks for more appends before it has those that came committed."""
 _STAY_SECONDS = 0.001
 """The time for which the loop looks after its sockets before it lets other tasks of trio's go on."""
 
@@ -472,16 +474,24 @@ class Hub:
     def _turn(self, seconds: float) -> bool:
         """Serve what comes within ``seconds``; return whether there was anything."""
         ready = self._epoll.poll(seconds)
-        for fd, events in ready:
-            link = self._links.get(fd)
-            if link is not None:
-                self._serve(link, events)
-            elif fd == self._returns.fd:
-                self._returns.make()
-            elif fd in self._listeners:
-                self._accept(*self._listeners[fd])
+        if not ready:
+            self.finish()
+            return False
+        for _round in range(_ROUNDS):
+            gathered = len(self._batch)
+            for fd, events in ready:
+                link = self._links.get(fd)
+                if link is not None:
+                    self._serve(link, events)
+                elif fd == self._returns.fd:
+                    self._returns.make()
+                elif fd in self._listeners:
+                    self._accept(*self._listeners[fd])
+            # clients that were answered together send their next appends one after the other: one sync does for them
+            if len(self._batch) == gathered or not (ready := self._epoll.poll(0)):
+                break
         self.finish()
-        return bool(ready)
+        return True
 
     def finish(self) -> None:
         """Send the answers, and have the appends committed."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from store.compare import matches
-from store.errors import NotFound
+from store.errors import NotFound, UsageError
 from store.exporting.steps import Requests, spoken_by
 from store.search.terms import Literal
 from store.store import Store
@@ -60,8 +60,10 @@ class _Moment(NamedTuple):
 def blame(store: Store, paths: Sequence[str], text: str | None) -> list[Line]:
     """Return the lines of a file, which has been called any of ``paths``; of its last known state if ``text`` is None.
 
-    Raises NotFound if no conversation is known to have read or changed it.
+    Raises NotFound if no conversation is known to have read or changed it, UsageError without a path.
     """
+    if not paths:
+        raise UsageError("name the file whose lines are asked for")
     names = dict.fromkeys(paths, paths[0])
     while (file := _followed(store, names, paths[0])) is None:
         pass

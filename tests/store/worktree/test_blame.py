@@ -9,7 +9,7 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
-from store.errors import NotFound
+from store.errors import NotFound, UsageError
 from store.importing.importer import Importer
 from store.store import Store
 from store.worktree.blame import blame
@@ -141,3 +141,8 @@ def test_a_file_that_no_conversation_knows(store: Store, tmp_path: Path) -> None
     bring(store, tmp_path, talk)
     with pytest.raises(NotFound, match=f"no conversation is known to have read or changed {BEDS}"):
         blame(store, [BEDS], "peas\n")
+
+
+def test_no_path_is_no_file(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, pytest.raises(UsageError):
+        blame(store, (), None)
