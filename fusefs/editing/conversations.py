@@ -1,6 +1,7 @@
 """Whole conversations, made, forked, renamed, removed, and given labels: by directories, links and attributes."""
 
 import errno
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from pyfuse3 import ENOATTR, FUSEError
@@ -66,6 +67,8 @@ class Labels:
         self._editor = Editor(desk.tree.store)
         self._renaming: dict[tuple[bytes, bytes], Renaming] = {}
         """By the names of the directories."""
+        self._changing: dict[tuple[int, str, bool], Work[object]] = {}
+        """By the conversation, its label, and whether that is given."""
 
     def link(self, directory: LabelDirectory, name: bytes, target: bytes) -> Node:
         """Give a link's conversation the label of its directory; EINVAL for any other link, and the reason is noted."""
@@ -186,14 +189,29 @@ class Labels:
         return directory
 
     def set(self, node: ConversationDirectory, label: str) -> None:
-        """Give a conversation a label."""
-        self._change(node.view.entry.id, add=label)
+        """Give a conversation a label; a thread does, and Later is raised until it has."""
+        self._change_later(node.view.entry.id, label, given=True)
 
     def unset(self, node: ConversationDirectory, label: str) -> None:
-        """Remove a label from a conversation. Raises ENODATA if it does not have it."""
-        if label not in node.view.entry.labels:
+        """Remove a label from a conversation, as :meth:`set` gives it. Raises ENODATA if it does not have it."""
+        context = node.view.entry.id
+        if label not in node.view.entry.labels and (context, label, False) not in self._changing:
             raise FUSEError(ENOATTR)
-        self._change(node.view.entry.id, remove=label)
+        self._change_later(context, label, given=False)
+
+    def _change_later(self, context: int, label: str, *, given: bool) -> None:
+        asked = (context, label, given)
+        work = self._changing.get(asked)
+        # who asked for one that was done a while ago was interrupted
+        if work is None or work.is_old:
+            add, remove = ([label], []) if given else ([], [label])
+            change = partial(self._editor.relabel, context, add=add, remove=remove)
+            work = self._changing[asked] = self._tree.workers.begin(change)
+        work.await_done()
+        if work.is_done:
+            del self._changing[asked]
+        work.result()
+        self._changed(context)
 
     def _change(self, context: int, *, add: str | None = None, remove: str | None = None) -> None:
         self._editor.relabel(context, add=() if add is None else [add], remove=() if remove is None else [remove])

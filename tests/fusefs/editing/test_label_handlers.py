@@ -1,6 +1,7 @@
 """Labels, by handlers called directly: each test ends with a store that is sound."""
 
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from fusefs.editing import conversations
 from fusefs.editing.conversations import Labels
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from store.commit.request import Request
 from store.editing.editor import Editor
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.fusefs.editing.talk import LINES, NAME
 from tests.fusefs.tree.mounting import add, new_store
-from tests.fusefs.tree.test_operations import failure, run, walk
+from tests.fusefs.tree.test_operations import asked, failure, run, walk
 
 TALK = ["conversations", "project", NAME]
 TARGET = f"../../conversations/project/{NAME}".encode()
@@ -44,17 +46,44 @@ def labels(store: Store, context: int = 1) -> list[str]:
 def test_an_attribute_and_its_removal_are_a_commit_each(operations: Operations, store: Store) -> None:
     talk = walk(operations, TALK)
     before = store.files.heads.length
-    run(operations.setxattr(talk, LABEL + b"bug", b"", None))
+    asked(lambda: operations.setxattr(talk, LABEL + b"bug", b"", None))
     once = store.files.heads.length - before
-    run(operations.setxattr(talk, LABEL + b"bug", b"1", None))
+    asked(lambda: operations.setxattr(talk, LABEL + b"bug", b"1", None))
     assert store.files.heads.length == before + once > before
     assert LABEL + b"bug" in run(operations.listxattr(talk, None))
     assert run(operations.getxattr(talk, LABEL + b"bug", None)) == b"1"
-    run(operations.removexattr(talk, LABEL + b"bug", None))
+    asked(lambda: operations.removexattr(talk, LABEL + b"bug", None))
     assert failure(operations.removexattr(talk, LABEL + b"bug", None)) == errno.ENODATA
     assert (labels(store), len(store.catalogue.versions(1))) == ([], 1)
     assert failure(operations.setxattr(talk, LABEL + b"\xff", b"", None)) == errno.EINVAL
     assert failure(operations.setxattr(talk, b"user.convfs.head", b"7", None)) == errno.EOPNOTSUPP
+
+
+def test_others_are_answered_while_a_label_is_made_durable(
+    operations: Operations, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk, submit, may_go_on = walk(operations, TALK), store.writer.submit, threading.Event()
+
+    def slow(request: Request) -> Request:
+        assert may_go_on.wait(60)
+        return submit(request)
+
+    async def others() -> None:
+        for _ in range(20):
+            assert (await operations.getattr(talk, None)).st_ino == talk
+            assert labels(store) == []
+            await trio.lowlevel.checkpoint()
+        may_go_on.set()
+
+    async def both() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(others)
+            await operations.setxattr(talk, LABEL + b"bug", b"", None)
+            assert LABEL + b"bug" in await operations.listxattr(talk, None)
+
+    monkeypatch.setattr(store.writer, "submit", slow)
+    trio.run(both)
+    assert labels(store) == ["bug"]
 
 
 def test_a_link_has_one_number_in_all_labels(operations: Operations, store: Store) -> None:
