@@ -223,6 +223,7 @@ def snapshot(store: Path | None) -> None:
 def status(store: Path | None, as_json: bool) -> None:
     """Show which space the store is a replica of, how far behind it is, who else has one, and who may what."""
     from fusefs.cli.backend import store_root
+    from fusefs.text.amounts import size_text
     from store.shared import remote as spaces
 
     found = spaces.status(store_root(store))
@@ -232,6 +233,8 @@ def status(store: Path | None, as_json: bool) -> None:
     state = f"{found.behind} commits behind" if found.behind else "up to date"
     echo(f"space    {found.space}, in {found.where}")
     echo(f"replica  {found.number}, {found.machine}: at commit {found.commit}, {state}")
+    if found.cached_bytes:
+        echo(f"cache    {size_text(found.cached_bytes)} of what others brought")
     if found.key:
         echo(f"key      {found.key}")
     for member in found.members:

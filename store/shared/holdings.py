@@ -53,7 +53,9 @@ class Holdings:
         self._keys: dict[int, array[int]] = {}
         """The keys of the blobs in packs that were taken last, by the packs' numbers."""
         taken = max(published.now.whole, min(published.now.taken, self._index.db.number(_TAKEN)))
-        if taken != published.now.taken:
+        self.incomplete = taken != published.now.taken
+        """True as long as what was filed once is to be filed again."""
+        if self.incomplete:
             published.note(taken=taken)
         cache.fetch = self._fetch
 
@@ -77,6 +79,7 @@ class Holdings:
             return
         self._forget(list(filed))
         self._published.note(taken=0, whole=0)
+        self.incomplete = True
 
     def take(self, packs: Packs) -> None:
         """Take the packs that others have published. Raises DamageError, StoreFailed."""
@@ -92,6 +95,7 @@ class Holdings:
                     else:
                         lacks |= not self._take(packs, number, note)
                     taken = number
+            self.incomplete = False
         finally:
             # also those before one that cannot be taken: they are filed by now
             if taken > self._published.now.taken:
@@ -136,6 +140,13 @@ class Holdings:
                 self._keys[number] = packs.keys(number)
             keys.difference_update(self._keys[number])
         self._intake.drop(keys)
+
+    def register(self, packs: Packs) -> None:
+        """Give packs that are filed here, and of which a space has lost the records, new ones, if they are there."""
+        known = {note.key for _number, note in packs.notes()}
+        for _pack, note in sorted(self.filed().items()):
+            if note.key not in known and packs.is_there(note):
+                packs.register(note)
 
     def tidy(self) -> None:
         """Keep little in memory of what was taken."""

@@ -105,7 +105,10 @@ class Packs:
         if len(data) > WHOLE_BYTES:
             names = f"{_NAMES}{name}"
             self._space.bucket.put(names, msgspec.msgpack.encode(list(_said(records))))
-        made = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms())
+        return self.register(PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms()))
+
+    def register(self, made: PackNote) -> int:
+        """Give a pack whose objects are there a number, and return it."""
         note = msgspec.json.encode(made)
         while True:
             number = self.known(self.reached) + 1
@@ -157,6 +160,13 @@ class Packs:
             raise DamageError(f"what pack {number} of the space has can no longer be said: {_BACKUP}") from None
         except msgspec.DecodeError as error:
             raise DamageError(f"what is said of pack {number} of the space makes no sense: {error}") from None
+
+    def is_there(self, note: PackNote) -> bool:
+        """Return whether the objects of a pack are there. Raises Unreachable."""
+        try:
+            return all(self._space.bucket.get(key, 0, 1) for key in (note.key, note.names) if key)
+        except Missing:
+            return False
 
     def part(self, note: PackNote, start: int, length: int) -> bytes:
         """Return a part of a pack, shorter where it ends. Raises Missing if its object is gone, Unreachable."""

@@ -63,6 +63,8 @@ class Status(Struct, frozen=True):
     """The key that is used now; 0 if the space is not encrypted."""
     redactions: int = 0
     """How often something was redacted in the space."""
+    cached_bytes: int = 0
+    """How much of what only the space has whole is here."""
 
 
 def init(place: Place, name: str, *, plain: bool = False) -> None:
@@ -301,7 +303,16 @@ def status(root: Path) -> Status:
         if (said := known.get(one.number)) is not None:
             members[number] = structs.replace(one, seen_ms=said.ms, redactions=said.generation)
     return Status(
-        member.space, space.where, member.number, member.machine, commit, behind, members, key, redactions
+        member.space,
+        space.where,
+        member.number,
+        member.machine,
+        commit,
+        behind,
+        members,
+        key,
+        redactions,
+        sum(path.stat().st_size for path in (root / paths.CACHE).glob("*")),
     )
 
 

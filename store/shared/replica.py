@@ -425,7 +425,8 @@ class Replica:
         """Put back the last commits, if the space has lost them; return how many.
 
         The contents that these name may have been lost, too, wherever they were: all that this replica has is
-        published once more. Raises UsageError if the space went on without them, Unreachable.
+        published once more, and packs of others that are still there are counted again. Raises Unreachable; UsageError
+        if the space went on without them.
         """
         space, _access = enter(self._root, self.member)
         with self._writer.commit_lock, closing(space):
@@ -434,6 +435,7 @@ class Replica:
                 packs = Packs(space, self.member.number)
                 packs.known(0)
                 self._publish_packs(packs, None, self._writer.packs.numbers())
+                self.holdings.register(packs)
                 waiting = [self._intake.resolver.blob(digest) for digest in self._writer.pending.hashes()]
                 members = [Member(hash_bytes(data), Form.PLAIN, len(data), data) for data in waiting]
                 if members:
@@ -549,6 +551,8 @@ class Replica:
             self.renew()
             found = self._writer.catch_up()
             self.redactions.complete()
+        if self.holdings.incomplete:
+            self.take_all()
         if not found:
             self.holdings.tidy()
         if found and not self._intake.has_dictionary:

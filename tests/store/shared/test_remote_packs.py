@@ -28,7 +28,7 @@ from tests.proxy import Proxy
 from tests.servers import S3, Postgres
 from tests.spaces import let_in
 from tests.store.shared.test_collecting import collect, committed, loaded, objects, payload, said
-from tests.store.shared.test_spaces import Team, any_team, team, until
+from tests.store.shared.test_spaces import Team, any_team, kept, team, until
 
 __all__ = ["any_team", "team"]
 
@@ -66,10 +66,6 @@ def remote(store: Store) -> list[int]:
 
 def errors(store: Store, *, remote: bool = True) -> list[object]:
     return [finding for finding in fsck(store, remote=remote) if finding.severity == "error"]
-
-
-def kept(root: Path) -> list[str]:
-    return sorted(path.name for path in (root / paths.CACHE).glob("*"))
 
 
 def test_what_others_bring_is_fetched_when_it_is_read_and_once(any_team: Team) -> None:
@@ -233,11 +229,75 @@ def test_what_was_filed_is_filed_again_with_a_new_index(any_team: Team) -> None:
     b.close()
     with Store.open(any_team.root("b"), reindex=True) as store:
         assert store.recovered == []
-        assert store.replica is not None
-        store.replica.take_all()
         assert said(store, context) == [payload(1), large(1, 2 * FRAME)]
         assert remote(store) == filed
         assert errors(store) == []
+
+
+def test_what_an_earlier_version_has_taken_whole_stays(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = team.open("a"), team.open("b")
+    monkeypatch.setattr(packing, "WHOLE_BYTES", 1 << 30)
+    first = committed(a, loaded(a, [payload(1), large(1, 2 * FRAME)])[1])
+    until(lambda: b.writer.seq == a.writer.seq)
+    b.close()
+    monkeypatch.setattr(packing, "WHOLE_BYTES", 0)
+    path = team.root("b") / paths.PUBLISHED
+    noted = msgspec.json.decode(path.read_bytes())
+    del noted["whole"]
+    path.write_bytes(msgspec.json.encode(noted))
+    b = team.open("b")
+    asked = Asked(b)
+    assert said(b, first) == [payload(1), large(1, 2 * FRAME)]
+    second = committed(a, loaded(a, [payload(4)])[1])
+    until(lambda: b.writer.seq == a.writer.seq)
+    assert len(remote(b)) == 1
+    assert asked.parts == []
+    assert said(b, second) == [payload(4)]
+    b.close()
+    with Store.open(team.root("b"), reindex=True) as store:
+        assert said(store, first) == [payload(1), large(1, 2 * FRAME)]
+        assert said(store, second) == [payload(4)]
+
+
+@pytest.mark.logs("does not have commit", sometimes=True)
+def test_packs_that_a_server_no_longer_knows_are_counted_again(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    first = committed(a, loaded(a, [payload(1)])[1])
+    until(lambda: b.writer.seq == a.writer.seq)
+    put_back = log_kept(any_team)
+    second = committed(a, loaded(a, [payload(3), large(1, 2 * FRAME)])[1])
+    until(lambda: b.writer.seq == a.writer.seq)
+    # the machine that brought it does not come back
+    a.close()
+    b.close()
+    put_back()
+    b = any_team.open("b")
+    assert b.replica is not None
+    assert b.replica.repair() > 0
+    third = committed(b, loaded(b, [payload(5)])[1])
+    c = any_team.open("c")
+    for store in (b, c):
+        store.writer.catch_up()
+        assert said(store, first) == [payload(1)]
+        assert said(store, second) == [payload(3), large(1, 2 * FRAME)]
+        assert said(store, third) == [payload(5)]
+        assert errors(store) == []
+
+
+def log_kept(team: Team) -> Callable[[], None]:
+    """Return a function that puts log and records of a space back as they are now, and leaves the bucket."""
+    if not team.place.directory:
+        return kept(team)
+    earlier = team.directory / "earlier"
+    for name in ("entries", "records"):
+        shutil.copytree(team.space / name, earlier / name)
+
+    def put_back() -> None:
+        for name in ("entries", "records"):
+            shutil.rmtree(team.space / name)
+            shutil.copytree(earlier / name, team.space / name)
+
+    return put_back
 
 
 def test_what_is_appended_is_made_of_nothing_that_only_the_space_has(team: Team) -> None:
