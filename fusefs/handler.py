@@ -7,6 +7,7 @@ import errno
 import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from threading import get_ident
 from typing import Any, ParamSpec, TypeVar
 
 import trio
@@ -77,6 +78,7 @@ def question(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     def patiently(*args: P.args, **kwargs: P.kwargs) -> T:
         workers: Workers = args[0].tree.workers  # type: ignore[attr-defined]  # the methods are those of Operations
         workers.can_wait = True
+        workers.loop = workers.loop or get_ident()
         try:
             return answer(*args, **kwargs)
         finally:

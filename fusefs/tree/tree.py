@@ -36,7 +36,7 @@ from fusefs.tree.paths import (
     shown_distinct,
 )
 from fusefs.tree.view import ResourceTree, View
-from fusefs.tree.waiting import Asked, Lately, Work, Workers
+from fusefs.tree.waiting import Asked, Fetches, Lately, Work, Workers
 from store import visible
 from store.commit.open_texts import OpenText
 from store.conversations.chain import Chain
@@ -364,6 +364,8 @@ class Tree:
         self.native = Native(store, Path.home())
         """The tools' own files."""
         self.workers = Workers()
+        if (remote := store.files.packs.remote) is not None:
+            remote.through = Fetches(self.workers).through
         """Threads for what takes long."""
         self.shown_contents: Lately[Asked] = Lately(_CONTENTS_KEPT)
         """The contents of records that were asked for by their hashes."""

@@ -9,13 +9,13 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import trio
 
-from store.errors import StoreBusy
+from store.errors import Away, StoreBusy
 
 T = TypeVar("T")
 
@@ -25,6 +25,7 @@ _END_SECONDS = 1.0
 _OLD_SECONDS = 0.25
 _TIMES = 4
 """Nothing is done anew until this many times its duration has passed."""
+_FAILED_SECONDS = 1.0
 _KEPT_SECONDS = 2 * PATIENCE_SECONDS
 
 
@@ -103,6 +104,38 @@ class Later(Exception):
         self.work = work
 
 
+class Fetches:
+    """The parts of packs that a mount's threads fetch for requests; see :class:`store.disk.pack.RemotePacks`."""
+
+    def __init__(self, workers: "Workers") -> None:
+        self._workers = workers
+        self._works: dict[Hashable, tuple[Work[bytes], float]] = {}
+        """By part, and for one that failed until when it is not tried again: who asks may try another way at once."""
+
+    def through(self, part: Hashable, fetch: Callable[[], bytes]) -> bytes:
+        """Return what ``fetch`` does. In the mount's loop, raise Later while a thread fetches; Away if it takes long.
+
+        A request that is not asked again waits for it.
+        """
+        if not self._workers.can_wait or threading.get_ident() != self._workers.loop:
+            return fetch()
+        work, over = self._works.get(part, (None, 0.0))
+        if work is None or (over and time.monotonic() > over):
+            work, over = self._workers.begin(fetch), 0.0
+            self._works[part] = work, over
+        work.await_done()
+        try:
+            data = work.result()
+        except StoreBusy:
+            self._works[part] = work, over or time.monotonic() + _FAILED_SECONDS
+            raise Away("it takes long to fetch this from the space: try again in a while") from None
+        except BaseException:
+            self._works[part] = work, over or time.monotonic() + _FAILED_SECONDS
+            raise
+        del self._works[part]
+        return data
+
+
 class Workers:
     """The threads of one mount. They end with the process, whatever they are at."""
 
@@ -113,6 +146,8 @@ class Workers:
         self._ended = False
         self.can_wait = False
         """True while a request is answered that may be asked once more: what takes long is then left to a thread."""
+        self.loop = 0
+        """The thread of the mount's loop, once it has answered such a request."""
 
     def begin(self, do: Callable[[], T], patience: float = PATIENCE_SECONDS) -> Work[T]:
         """Start some work in a thread and return it; nobody waits for it longer than ``patience``."""

@@ -17,7 +17,7 @@ import re
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import islice
@@ -175,6 +175,10 @@ class PackRemoved(DamageError):
 
 class RemotePacks(Protocol):
     """The packs that only the space of a replica has."""
+
+    through: Callable[[Hashable, Callable[[], bytes]], bytes]
+    """Called with what fetches a part of one, and a name of that part, by a thread that needs it: it may raise instead,
+    and have another thread do that. The other is done when it is asked for the same part again."""
 
     def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
         """Read a record as :meth:`PackSet.read` does. Raises Away where it cannot be fetched, too."""

@@ -14,8 +14,9 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from store import paths
@@ -45,6 +46,7 @@ class Cache:
         self._capacity = capacity
         self.fetch: Callable[[int, int, int], bytes] = _nowhere
         """Returns bytes of a pack from an offset on, fewer at its end, given how many. Raises ConvfsError."""
+        self.through: Callable[[Hashable, Callable[[], bytes]], bytes] = lambda _frame, fetch: fetch()
         self.keeps = True
         """False while what is fetched may have to go again."""
         self._lock = threading.Lock()
@@ -113,20 +115,27 @@ class Cache:
 
     def _part(self, frame: _Frame, start: int, length: int) -> bytes:
         """Return bytes of a frame from ``start`` on, up to its end."""
-        while not self._is_there(frame):
-            with self._flight(frame[0]) as first:
-                if first and not self._is_there(frame):
-                    return self._fetched(frame)[start : start + length]
+        if not self._is_there(frame) and (fetched := self.through(frame, partial(self._flown, frame))):
+            return fetched[start : start + length]
         try:
             fd = os.open(self._path(frame), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            # there were too many
-            self._drop([frame])
+            # there were too many, or it is beyond the end
+            if not self._drop([frame]):
+                return b""
             return self._part(frame, start, length)
         try:
             return os.pread(fd, min(length, FRAME - start), start)
         finally:
             os.close(fd)
+
+    def _flown(self, frame: _Frame) -> bytes:
+        """Return a frame that was not there, b"" if another thread has fetched it."""
+        while not self._is_there(frame):
+            with self._flight(frame[0]) as first:
+                if first and not self._is_there(frame):
+                    return self._fetched(frame)
+        return b""
 
     def _is_there(self, frame: _Frame) -> bool:
         with self._lock:
@@ -206,15 +215,20 @@ class Cache:
                 size -= length
         self._drop(dropped)
 
-    def _drop(self, frames: list[_Frame], *, overwrite: bool = False) -> None:
+    def _drop(self, frames: list[_Frame], *, overwrite: bool = False) -> bool:
+        """Remove frames; return whether any of them was there."""
+        found = False
         for frame in frames:
             with self._lock:
-                self._size -= self._known().pop(frame, 0)
+                size = self._known().pop(frame, 0)
+                self._size -= size
+                found |= size > 0
             with suppress(FileNotFoundError):
                 if overwrite:
                     durable.erase(self._path(frame))
                 else:
                     self._path(frame).unlink()
+        return found
 
     def _frames(self) -> list[_Frame]:
         with self._lock:

@@ -1,0 +1,84 @@
+"""A mounted replica: contents that only the space has are fetched by threads, and the mount goes on meanwhile."""
+
+import errno
+import os
+import random
+import shutil
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from fusefs.text.render import FileRenderer
+from store import paths
+from store.importing.importer import Importer
+from store.shared import remote
+from store.shared.space import Place
+from store.store import Store
+from tests.fusefs.tree.mounting import errno_of, mounted
+from tests.proxy import Proxy
+from tests.servers import S3, Postgres
+from tests.spaces import let_in
+
+SESSIONS = 6
+
+
+def sessions(directory: Path) -> list[Path]:
+    """Write sessions of a MB each that compress badly."""
+    paths = []
+    for number in range(SESSIONS):
+        text = random.Random(number).randbytes(700_000).hex()
+        line = {"type": "user", "sessionId": f"s{number}", "cwd": "/shop", "uuid": "u"}
+        lines = [line | {"message": {"role": "user", "content": said}} for said in (f"Question {number}?", text)]
+        paths.append(directory / f"s{number}.jsonl")
+        paths[-1].write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
+    return paths
+
+
+@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
+def test_a_mount_goes_on_while_a_bucket_does_not_answer(
+    postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
+) -> None:
+    place, name = Place(postgres=postgres.url(), objects=s3.url), "mounted"
+    remote.init(place, name)
+    a, b = memory_path / "a", memory_path / "b"
+    remote.join(place, name, a, "a")
+    with Store.open(a, renderer=FileRenderer()) as store:
+        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
+    with ExitStack() as held:
+        line = held.enter_context(Proxy(s3.port))
+        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+        with Store.open(b, renderer=FileRenderer()) as store:
+            # so that all that is listed is there
+            assert len(store.library.conversations("shop")) == SESSIONS
+        shutil.rmtree(b / paths.CACHE)
+        line.stall()
+        mount = held.enter_context(mounted(b))
+        transcripts = sorted((mount.root / "transcripts").rglob("*.md"))
+        assert [path.stat().st_size > 1_000_000 for path in transcripts] == [True] * SESSIONS
+        failed: list[int] = []
+        thread = threading.Thread(target=lambda: failed.append(errno_of(transcripts[-1].read_bytes)))
+        began = time.monotonic()
+        thread.start()
+        waited = []
+        while thread.is_alive():
+            asked = time.monotonic()
+            os.listdir(mount.root / "conversations")
+            os.stat(transcripts[0])
+            waited.append(time.monotonic() - asked)
+            time.sleep(0.05)
+        thread.join()
+        assert failed == [errno.EIO]
+        assert len(waited) > 10
+        # nobody waits for it who asks for something else
+        assert max(waited) < (time.monotonic() - began) / 2
+        line.heal()
+        ends = time.monotonic() + 60
+        while errno_of(transcripts[-1].read_bytes) != 0:
+            assert time.monotonic() < ends
+            time.sleep(0.2)
+        assert [len(path.read_bytes()) > 1_000_000 for path in transcripts] == [True] * SESSIONS
