@@ -22,6 +22,11 @@ needed, which serves short codes. Of itself it opens nothing: who learns it late
 *Rotation.* A new key is wrapped for every member that has not been revoked. Who was revoked keeps what it has, and the
 keys before; it gets nothing that is sealed from then on. Entries are never sealed with an older key than the entry
 before them: what a revoked machine seals with an old one is found.
+
+*Giving up.* After a redaction nothing in the space is sealed with the keys from before, and each machine erases those
+that it has. Copies of the servers' records still have them, wrapped for its public key, so it makes another of these,
+and a card for it. A wrapped key therefore has with it the card of who has wrapped it, as it was then: one that the
+recipient can open, however long it was away, with the key that it was given before.
 """
 
 import os
@@ -67,12 +72,17 @@ class Current(Struct, frozen=True):
     test: str
 
 
-class Wrapped(Struct, frozen=True):
-    """A space key that the replica ``by`` has wrapped, in base64; ``invited``: with the code of an invitation."""
+class Wrapped(Struct, frozen=True, omit_defaults=True):
+    """A space key that the replica ``by`` has wrapped, in base64; ``invited``: with the code of an invitation.
+
+    ``sender`` is the public key of who has wrapped it, if that was done with a code; else its card, sealed with the
+    last key that the recipient had been given before.
+    """
 
     by: int
     key: str
     invited: bool = False
+    sender: str = ""
 
 
 class KeyRecord(Struct, frozen=True, omit_defaults=True):
@@ -205,9 +215,8 @@ class Access:
                 generation = current.allotted + 1
                 if self._swap(record, structs.replace(current, allotted=generation)):
                     break
-            # on the disk first: it must not be lost once others seal with it
             made = self._keyring.having({generation: keys.new_space_key()})
-            made.write(self._root)
+            # for this machine, too: it is not lost once others seal with it, and nobody has it before that
             for record in self._records.records(_KEYS):
                 self._admit(record, made, generation)
             test = self._test_text(made, generation)
@@ -215,18 +224,59 @@ class Access:
                 record, current = self._current()
                 if current.generation >= generation:
                     # another was made at once, and is newer
-                    self._keyring = made
                     self.refresh()
                     return current.generation
                 if self._swap(record, Current(generation, max(current.allotted, generation), test)):
                     self._keyring = made
+                    made.write(self._root)
                     return generation
 
-    def forget_before(self, generation: int) -> None:
-        """Give up the keys before ``generation``: nothing that they sealed can be read from now on."""
+    def give_up(self, generation: int) -> None:
+        """Erase the keys before ``generation``, and that for which they were wrapped: nothing opens what they sealed.
+
+        Done once more where it was interrupted. Raises as :meth:`refresh`.
+        """
         with self._lock:
+            if self._keyring.first >= generation and not self._keyring.former:
+                return
+            if not self._keyring.former:
+                # on the disk first: keys are wrapped for it from now on
+                renewed = self._keyring.renewed()
+                renewed.replace(self._root)
+                self._keyring = renewed
+            while True:
+                self.refresh()
+                record = self._records.record(_key(self._number))
+                read = _read(record, KeyRecord)
+                if read.public == _text(self._keyring.public):
+                    break
+                card = structs.replace(self._card(self._number, read), public=_text(self._keyring.public))
+                kept = self._keyring.since(generation)
+                changed = structs.replace(
+                    read,
+                    public=card.public,
+                    cards={one: self._sealed_card(card, self._number, one) for one in kept.generations},
+                    wrapped={
+                        one: Wrapped(self._number, _text(keys.wrap(key, one, self._space, kept, kept.public)))
+                        for one, key in kept.generations.items()
+                    },
+                )
+                if self._swap(record, changed):
+                    break
             self._keyring = self._keyring.since(generation)
             self._keyring.replace(self._root)
+
+    def reseal_invitations(self) -> None:
+        """Seal the codes of invitations with the newest key, so that they outlast those before. Raises Unreachable."""
+        generation, key = self.current()
+        for record in self._records.records(_INVITES):
+            invite = _read(record, _Invite)
+            try:
+                code = ciphertext.open_object(self.keys, self._space, record.key, _bytes(invite.code))
+            except DamageError:
+                continue
+            sealed = ciphertext.seal_object(key, generation, self._space, record.key, code)
+            self._swap(record, structs.replace(invite, code=_text(sealed)))
 
     # -- members ---------------------------------------------------------------------------------------------------
 
@@ -315,7 +365,11 @@ class Access:
         invite = _read(invited, _Invite)
         if invite.expires_ms < now_ms():
             return ""
-        code = ciphertext.open_object(self.keys, self._space, invited.key, _bytes(invite.code))
+        try:
+            code = ciphertext.open_object(self.keys, self._space, invited.key, _bytes(invite.code))
+        except ciphertext.Locked:
+            # made while something was redacted, and of no use any more
+            return ""
         card = _open_request(record.key, request, code, self._space)
         card = structs.replace(card, role=invite.role)
         member = roster.join(self._records, "")
@@ -328,6 +382,7 @@ class Access:
                     self._number,
                     _text(keys.wrap(key, generation, self._space, self._keyring, public, code)),
                     invited=True,
+                    sender=_text(self._keyring.public),
                 )
                 for generation, key in self.keys.items()
             },
@@ -356,12 +411,19 @@ class Access:
             wrapped = dict(read.wrapped)
             if not read.revoked_ms:
                 text = keys.wrap(key, generation, self._space, self._keyring, _bytes(card.public))
-                wrapped[generation] = Wrapped(self._number, _text(text))
+                before = max((one for one in wrapped if one in self.keys and one < generation), default=0)
+                sender = self._sealed_card(self._own_card(), self._number, before) if before else ""
+                wrapped[generation] = Wrapped(self._number, _text(text), sender=sender)
             cards = {**read.cards, generation: self._sealed_card(card, number, generation, key)}
             more = structs.replace(read, cards=cards, wrapped=wrapped)
             if self._swap(record, more):
                 return
             record = self._records.record(record.key)
+
+    def _own_card(self) -> Card:
+        card = self._card(self._number, _read(self._records.record(_key(self._number)), KeyRecord))
+        # the one that this process wraps with
+        return structs.replace(card, public=_text(self._keyring.public))
 
     def _card(self, number: int, read: KeyRecord) -> Card:
         """Return the card of a replica. DamageError if none of it can be opened, or it is of another public key."""
@@ -399,21 +461,34 @@ class Access:
             ) from None
 
     def _take(self, until: int) -> None:
-        """Unwrap the keys after the newest one. Revoked if there are none for this replica."""
+        """Unwrap the keys that are missing, up to a generation. Revoked if there are none for this replica."""
         own = _read(self._records.record(_key(self._number)), KeyRecord)
+        keyring = self._keyring.known_as(_bytes(own.public))
         more: dict[int, bytes] = {}
         for generation in sorted(own.wrapped):
-            if self._keyring.newest < generation <= until:
+            # those that were made at once with one of its own, too: later ones may come with a card sealed with these
+            if generation not in self.keys and self._keyring.first <= generation <= until:
                 wrapped = own.wrapped[generation]
-                by = self._card(wrapped.by, _read(self._records.record(_key(wrapped.by)), KeyRecord))
-                args = (generation, self._space, self._keyring, _bytes(by.public))
-                more[generation] = keys.unwrap(_bytes(wrapped.key), *args)
+                try:
+                    by = self._sender(wrapped, {**self.keys, **more})
+                    args = (generation, self._space, keyring, _bytes(by.public))
+                    more[generation] = keys.unwrap(_bytes(wrapped.key), *args)
+                except DamageError:
+                    if generation == until:
+                        raise
         if until not in more:
             if own.revoked_ms:
                 raise Revoked(f"this machine was revoked from the space {self.name}: what it has can still be read")
             raise DamageError(f"key {until} of the space {self.name} has not been given to this machine yet")
         self._keyring = self._keyring.having(more)
         self._keyring.write(self._root)
+
+    def _sender(self, wrapped: Wrapped, known: Mapping[int, bytes]) -> Card:
+        """Return the card of who has wrapped a key, as it was then. DamageError."""
+        if wrapped.sender and not wrapped.invited:
+            text = ciphertext.open_object(known, self._space, _key(wrapped.by), _bytes(wrapped.sender))
+            return typed.decode(text, Card)
+        return self._card(wrapped.by, _read(self._records.record(_key(wrapped.by)), KeyRecord))
 
     def _swap(self, record: Record, value: Struct) -> bool:
         return self._records.swap(record.key, record.version, msgspec.json.encode(value))
@@ -488,8 +563,8 @@ def answered(records: Records, space: bytes, name: str, code: bytes, root: Path)
     own = _read(records.record(_key(number)), KeyRecord)
     for generation, wrapped in sorted(own.wrapped.items()):
         if wrapped.invited:
-            by = _read(records.record(_key(wrapped.by)), KeyRecord)
-            args = (generation, space, keyring, _bytes(by.public), code)
+            by = wrapped.sender or _read(records.record(_key(wrapped.by)), KeyRecord).public
+            args = (generation, space, keyring, _bytes(by), code)
             keyring = keyring.having({generation: keys.unwrap(_bytes(wrapped.key), *args)})
     access = Access(records, space, name, number, root, keyring)
     access.refresh()

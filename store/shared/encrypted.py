@@ -33,6 +33,7 @@ def encrypted(space: Space, access: Access) -> Space:
         _Bucket(space.bucket, space.id, access),
         space.close,
         space.logins,
+        lambda key: ciphertext.object_head(space.bucket.get(key, 0, OBJECT_HEAD), key).generation,
     )
 
 
@@ -75,8 +76,9 @@ class _Log:
         return self._opened(after, self._log.entries(after))
 
     def replace(self, entry: Entry) -> None:
-        generation, key = self._access.current()
-        self._log.replace(seal_entry(key, generation, self._space, entry))
+        if entry.generation not in self._access.keys:
+            self._access.refresh()
+        self._log.replace(seal_entry(self._access.keys[entry.generation], entry.generation, self._space, entry))
 
     def turn(self) -> AbstractContextManager[None]:
         return self._log.turn()

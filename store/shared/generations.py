@@ -1,9 +1,10 @@
 """Generations: how often a space was redacted, and which replicas have done what that takes.
 
-The record ``redaction`` is JSON: ``{"generation", "key", "seq", "purged"}``. The object ``key`` is the patch
-(``store.upkeep.patching``) of the last redaction, which rewrites all up to the commit ``seq``; ``purged`` is true once
-the space has nothing older any more. The object is removed, and ``key`` empty, once all replicas have said that they
-have applied it.
+The record ``redaction`` is JSON: ``{"generation", "key", "seq", "purged", "space_key", "earlier"}``. The object ``key``
+is the patch (``store.upkeep.patching``) of the last redaction, which rewrites all up to the commit ``seq``; ``purged``
+is true once the space has nothing older any more, and nothing that is sealed with keys before ``space_key``. The object
+is removed, and ``key`` empty, once all replicas have said that they have done the same. Until then those of redactions
+before that are there, too, in ``earlier``, as ``[generation, key]``: who was away applies one after the other.
 
 The record ``seen/`` and 6 digits is what a replica says of itself: ``{"ms", "seq", "generation"}``.
 """
@@ -32,10 +33,27 @@ class Generation(Struct, frozen=True):
     key: str = ""
     seq: int = 0
     purged: bool = True
+    space_key: int = 0
+    """The first key of the space that nothing from before was sealed with; 0 if it is not encrypted."""
+    earlier: tuple[tuple[int, str], ...] = ()
+    """The generations and patches of redactions before that, which some replica has not applied."""
+
+    def next(self, key: str, seq: int, space_key: int) -> Generation:
+        """Return the next redaction, which has not been purged."""
+        earlier = (*self.earlier, (self.generation, self.key)) if self.key else ()
+        return Generation(self.generation + 1, key, seq, False, space_key, earlier)
+
+    def after(self, generation: int) -> tuple[int, str]:
+        """Return the number and the patch of the first redaction after another; (0, "") if there is none."""
+        later = [one for one in (*self.earlier, (self.generation, self.key)) if one[0] > generation]
+        return later[0] if later else (0, "")
 
 
 class Seen(Struct, frozen=True):
-    """When a replica was last there, in Unix milliseconds, the commit and the generation that it had."""
+    """When a replica was last there, in Unix milliseconds, its commit then, and the last redaction that it has done.
+
+    That is once it has applied it, and erased the keys from before.
+    """
 
     ms: int = 0
     seq: int = 0
@@ -86,9 +104,10 @@ def forget_patch(space: Space, revoked: Container[int] = ()) -> None:
     record = space.records.record(KEY)
     last = _generation(record)
     if last.key and last.purged and not behind(space.records, revoked):
-        done = msgspec.json.encode(msgspec.structs.replace(last, key=""))
+        done = msgspec.json.encode(msgspec.structs.replace(last, key="", earlier=()))
         if space.records.swap(KEY, record.version, done):
-            space.bucket.delete(last.key)
+            for _generation_of_it, key in (*last.earlier, (last.generation, last.key)):
+                space.bucket.delete(key)
 
 
 def _generation(record: Record) -> Generation:

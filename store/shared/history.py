@@ -45,7 +45,11 @@ class History:
     def keep(self, seq: int) -> None:
         """Keep the place that the logs have reached: the commit ``seq`` is the last one in them."""
         if self.is_at(seq):
-            self._published.note(reached=Reached(seq, self._turns.count, self._heads.length, self.chain.hex()))
+            self._published.note(reached=self.place(seq, self.chain))
+
+    def place(self, seq: int, chain: bytes) -> Reached:
+        """Return the place that the logs have reached, with the commit ``seq`` and its chain."""
+        return Reached(seq, self._turns.count, self._heads.length, chain.hex())
 
 
 def chain_at(seq: int, known: Reached, turns: TurnLog, heads: HeadLog) -> bytes:

@@ -10,6 +10,9 @@ public key, and a shared secret behind them if there is one. The salt is the spa
 zero, the generation u32, and the public keys: ephemeral, of who wraps, of the recipient. So it opens for that machine
 alone, and only if it was wrapped by the machine that it is said to be of, or by somebody who knew the secret: a server
 cannot put a key of its own in the place of the space's.
+
+A key that a machine gives up would still open with its X25519 key, for who kept the wrapped one. So the machine takes
+another with that, and erases the former once the others know the public half of the new one.
 """
 
 import os
@@ -22,7 +25,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store import paths, typed
 from store.disk import durable
@@ -33,18 +36,26 @@ _GENERATION = Layout("<I")
 _NONCE = bytes(12)
 
 
-class _File(Struct, frozen=True):
+class _File(Struct, frozen=True, omit_defaults=True):
     """The contents of ``keys``: all in hex."""
 
     private: str
     generations: dict[int, str]
+    first: int = 0
+    former: str = ""
 
 
 class Keyring(Struct, frozen=True):
-    """The keys of one replica: its own, and those of the space by their generation."""
+    """The keys of one replica: its own, and those of the space by their generation.
+
+    Those before the generation ``first`` were given up. ``former`` is the machine's own key that others may still know
+    of, if there is another by now.
+    """
 
     private: bytes
     generations: Mapping[int, bytes]
+    first: int = 0
+    former: bytes = b""
 
     def __repr__(self) -> str:
         # keys are in no log and no traceback
@@ -66,20 +77,42 @@ class Keyring(Struct, frozen=True):
         return max(self.generations, default=0)
 
     def having(self, more: Mapping[int, bytes]) -> "Keyring":
-        """Return the keyring with more generations."""
-        return Keyring(self.private, {**self.generations, **more})
+        """Return the keyring with more generations, but for those that were given up."""
+        generations = {**self.generations, **{one: key for one, key in more.items() if one >= self.first}}
+        return structs.replace(self, generations=generations)
 
     def since(self, generation: int) -> "Keyring":
-        """Return the keyring without the generations before ``generation``: what they seal is lost with them."""
-        return Keyring(self.private, {one: key for one, key in self.generations.items() if one >= generation})
+        """Return the keyring without the generations before ``generation``, and without the machine's former key.
+
+        What they seal is lost with them.
+        """
+        kept = {one: key for one, key in self.generations.items() if one >= generation}
+        return structs.replace(self, generations=kept, first=generation, former=b"")
+
+    def renewed(self) -> "Keyring":
+        """Return the keyring with another key of the machine's own, beside the one that it has."""
+        return structs.replace(Keyring.new(self.generations), first=self.first, former=self.private)
+
+    def known_as(self, public: bytes) -> "Keyring":
+        """Return the keyring with that key of the machine which has this public half, if it is the former."""
+        former = structs.replace(self, private=self.former) if self.former else self
+        return former if self.former and former.public == public else self
 
     def write(self, root: Path) -> None:
-        """Write the file of the replica at ``root``, readable by its owner alone; keys that it has more stay there."""
+        """Write the file of the replica at ``root``, readable by its owner alone; keys that it has more stay there.
+
+        So do the machine's own, if it was given others since.
+        """
         path = root / paths.KEYS
         # a command and a mount may both write
         own = path.with_name(f"{path.name}-{os.getpid()}-{threading.get_ident()}")
         there = read(root)
-        durable.write_whole(own, self.having(there.generations if there else {}).encoded)
+        made = self
+        if there is not None:
+            newer = there if there.first > self.first or self.private == there.former else self
+            known = {**there.generations, **self.generations}
+            made = structs.replace(newer, generations={one: key for one, key in known.items() if one >= newer.first})
+        durable.write_whole(own, made.encoded)
         durable.replace(own, path)
         durable.sync_directory(root)
 
@@ -97,7 +130,7 @@ class Keyring(Struct, frozen=True):
     def encoded(self) -> bytes:
         """The contents of the file."""
         generations = {generation: key.hex() for generation, key in sorted(self.generations.items())}
-        return msgspec.json.encode(_File(self.private.hex(), generations)) + b"\n"
+        return msgspec.json.encode(_File(self.private.hex(), generations, self.first, self.former.hex())) + b"\n"
 
 
 def new_space_key() -> bytes:
@@ -111,7 +144,7 @@ def read(root: Path) -> Keyring | None:
     try:
         found = typed.decode(path.read_bytes(), _File)
         keys = {generation: bytes.fromhex(key) for generation, key in found.generations.items()}
-        keyring = Keyring(bytes.fromhex(found.private), keys)
+        keyring = Keyring(bytes.fromhex(found.private), keys, found.first, bytes.fromhex(found.former))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

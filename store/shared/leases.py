@@ -2,7 +2,8 @@
 
 The record ``lease/WORK`` is JSON: ``{"number", "token", "beat", "seconds"}``; number is that of the replica. Who holds
 a lease changes ``beat`` again and again, and removes the value in the end. A lease whose record has stayed as it is for
-its ``seconds``, by the clock of who looks, is over: no two clocks are compared.
+its ``seconds``, by the clock of who looks, is over: no two clocks are compared. So is one that an earlier process of
+the same replica has left.
 
 A lease saves work, and no more: a machine that was asleep may believe that it still holds one. What is done under it is
 decided by commits and by compare-and-swap.
@@ -46,6 +47,8 @@ class Leases:
         self._number = number
         self._seen: dict[str, tuple[int, float]] = {}
         """The version of each lease when it was looked at, and since when it has been that."""
+        self._held: set[str] = set()
+        """The tokens of those that this process holds."""
 
     @contextmanager
     def held(self, records: Records, work: str, *, wait: bool = False) -> Iterator[int]:
@@ -54,16 +57,18 @@ class Leases:
         ``wait`` for a holder that may have died. Raises Unreachable.
         """
         key = f"{PREFIX}{work}"
-        own = Lease(self._number, os.urandom(8).hex())
+        own = Lease(self._number, os.urandom(8).hex(), seconds=_SECONDS)
+        self._held.add(own.token)
         holder = self._taken(records, key, own)
         waited = holder and wait
         while waited:
             # the first look has noted what it was
-            version = self._seen[key][0]
+            version = self._seen.get(key, (-1, 0.0))[0]
             time.sleep(_LOOK_SECONDS)
             holder = self._taken(records, key, own)
-            waited = holder and self._seen[key][0] == version
+            waited = holder and self._seen.get(key, (-1, 0.0))[0] == version
         if holder:
+            self._held.discard(own.token)
             yield holder
             return
         ended = threading.Event()
@@ -76,11 +81,13 @@ class Leases:
             beating.join()
             with suppress(StoreFailed):
                 _change(records, key, own, b"")
+            self._held.discard(own.token)
 
     def alive(self, records: Records, work: str) -> bool:
-        """Return whether somebody holds a lease, as far as can be told by looking now and then. Raises Unreachable."""
+        """Return whether another holds a lease, as far as can be told by looking now and then. Raises Unreachable."""
         record = records.record(f"{PREFIX}{work}")
-        return _lease(record) is not None and not self._over(record)
+        lease = _lease(record)
+        return lease is not None and lease.token not in self._held and not self._over(record)
 
     def _taken(self, records: Records, key: str, own: Lease) -> int:
         """Take a lease if it is free or over; return 0, or who holds it."""
@@ -99,6 +106,8 @@ class Leases:
     def _over(self, record: Record) -> bool:
         """Note what is under a key; return whether that has been so for as long as the lease lasts."""
         lease = _lease(record)
+        if lease is not None and lease.number == self._number and lease.token not in self._held:
+            return True
         version, since = self._seen.get(record.key, (-1, 0.0))
         now = time.monotonic()
         if version != record.version:

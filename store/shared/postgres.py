@@ -188,11 +188,20 @@ BEGIN
 END
 $$;
 
+-- Whose keys a record has.
+CREATE OR REPLACE FUNCTION convfs.login_of(value bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN value <> '' THEN convert_from(value, 'UTF8')::json ->> 'login' END
+$$;
+
 CREATE OR REPLACE FUNCTION convfs.swap(of_space bytea, of_key text, old_version bigint, new_value bytea)
 RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
     PERFORM require(of_space, CASE
+        -- its own keys
+        WHEN CASE WHEN of_key ~ '^key/' THEN login_of(new_value) = session_user AND EXISTS (
+            SELECT FROM record WHERE space = of_space AND key = of_key AND login_of(value) = session_user
+        ) END THEN 'reader'
         -- who is in and who is not, and what would take away what others have
         WHEN of_key IN ('generation', 'redaction') OR of_key ~ '^(key|invite)/' OR of_key ~ '^pack/' AND old_version > 0
             THEN 'admin'

@@ -7,6 +7,7 @@ what the space has is ``store.upkeep.purging``.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ from store.shared.space import Membership, Records, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access, Standing
+
+_LOG = logging.getLogger(__name__)
 
 LEASE = "redaction"
 """The lease of who redacts."""
@@ -57,6 +60,8 @@ class Redactions:
         self.holder = 0
         """The replica for whose redaction commits wait."""
         self._due: Redacted | None = None
+        self.owes = False
+        """True while the space was not purged since a redaction that it has applied, or it has keys from before."""
 
     @property
     def generation(self) -> int:
@@ -80,19 +85,18 @@ class Redactions:
     def check(self, space: Space, entry: Entry | None = None) -> None:
         """Raise Unredacted if this replica does not know a redaction that the space, or an entry of it, knows."""
         for frame in decode_all(decode_entry(entry.body).heads, 0) if entry is not None else ():
-            if isinstance(frame.body, Redacted):
+            if isinstance(frame.body, Redacted) and frame.body.generation == self.generation + 1:
                 self._check_redacted(frame.body)
-        last = generations.current(space.records)
-        if last.generation > self.generation:
-            if not last.purged:
-                raise Unreachable(f"the space {self._member.space} is being redacted: try again in a while")
-            self._check_redacted(Redacted(last.generation, 0, last.key))
+        # it may be on the way, from the last entry to the first
+        generation, key = generations.current(space.records).after(self.generation)
+        self._check_redacted(Redacted(generation, 0, key))
 
     def told(self, note: Held | Redacted) -> None:
         """Take what an entry says. Raises Unredacted if that is a redaction which this replica does not know."""
         if isinstance(note, Held):
             self.holder = note.number if note.number != self._member.number else 0
         else:
+            self.holder = 0
             self._check_redacted(note)
 
     def waits(self, records: Records, leases: Leases) -> bool:
@@ -126,23 +130,48 @@ class Redactions:
             if known not in (b"", chain):
                 raise self._only_read(f"this replica differs from the space since it was redacted: {ANOTHER}")
             known = chain
-        self._published.note(generation=generation, reached=Reached())
+        # the space may still have it as it was
+        place = self._history.place(reached, known) if known else Reached()
+        self._published.note(generation=generation, reached=place)
         if known:
             self._history.reach(reached, known)
         else:
             # the space says it
             self._history.forget()
 
+    def ahead(self, space: Space) -> bool:
+        """Return whether this replica has applied a redaction that the space was not purged after."""
+        last = generations.current(space.records) if self.generation else generations.Generation()
+        return last.generation < self.generation or not last.purged
+
     # -- saying so -------------------------------------------------------------------------------------------------
 
     def say(self, space: Space, access: Access | None, administers: bool) -> None:
-        """Say in the space that this replica is there, and which redaction it has applied."""
+        """Say in the space that this replica is there, and which redaction it has done.
+
+        If the space has been purged, it gives up its keys from before that.
+        """
         if self._member.only_follows:
             # it has the number of the replica that it was made beside, which may not have come as far
             return
-        generations.say(space.records, self._member.number, Seen(now_ms(), self._writer.seq, self.generation))
+        last, generation = generations.current(space.records), self.generation
+        self.owes = generation > 0 and last.generation <= generation and not self._done(last, access)
+        seen = Seen(now_ms(), self._writer.seq, generation - self.owes)
+        generations.say(space.records, self._member.number, seen)
         if administers:
             generations.forget_patch(space, _revoked(_standing(access)))
+
+    def _done(self, last: generations.Generation, access: Access | None) -> bool:
+        """Give up the keys from before the last redaction, if it was purged; return whether they are."""
+        if last.generation < self.generation or not last.purged:
+            return False
+        if access is not None:
+            try:
+                access.give_up(last.space_key)
+            except Unreachable as error:
+                _LOG.warning("the keys from before the last redaction are still there: %s", error)
+                return False
+        return True
 
     def behind(self, space: Space, access: Access | None) -> list[tuple[str, int]]:
         """Return the machines that have not applied the last redaction, and when they were last there, in Unix ms.

@@ -118,7 +118,7 @@ class Replica:
         self._left: set[int] = set()
         """The keys of blobs that an earlier process has left."""
         self._looks_at = 0.0
-        """When it is looked next for who wants to join."""
+        """When it is looked next for what is to be done."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
         self.leases = Leases(member.number)
@@ -337,10 +337,14 @@ class Replica:
                     f"the space {name} does not have commit {seq}, which this replica has: convfs remote repair puts"
                     " back what it has lost"
                 )
-            known = self.history.logged(seq)
-            if entry.seq != seq or frames[:-1] != group or (entry.chain and known not in (b"", entry.chain)):
-                self.redactions.check(space)
+            known, ahead = self.history.logged(seq), self.redactions.ahead(space)
+            differs = entry.seq != seq or frames[:-1] != group or (entry.chain and known not in (b"", entry.chain))
+            if differs and not ahead:
+                # whoever was killed while it applied a redaction may have part of it
+                self.redactions.check(space, next(iter(space.log.entries(seq)), None))
                 raise self._only_read(f"the space {name} {_WENT_ON}")
+            if ahead and not known:
+                raise Unreachable(f"the space {name} is being redacted: try again in a while")
             self.history.reach(seq, known or entry.chain)
         self._take_session(space)
 
@@ -545,11 +549,14 @@ class Replica:
     # -- following -------------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> bool:
-        try:
-            found = self._writer.catch_up()
-        except Unredacted:
-            self.renew()
-            found = self._writer.catch_up()
+        known = self.generation
+        while True:
+            try:
+                found = self._writer.catch_up()
+                break
+            except Unredacted:
+                self.renew()
+        if self.generation > known:
             self.redactions.complete()
         if self.holdings.incomplete:
             self.take_all()
@@ -561,14 +568,17 @@ class Replica:
         self._told = ""
         return found
 
-    def _let_in(self) -> None:
-        """Let in who has come with an invitation, once in a while."""
-        if self.access is None or time.monotonic() < self._looks_at:
+    def _attend(self) -> None:
+        """Let in who has come with an invitation, and end what a redaction has begun, once in a while."""
+        if time.monotonic() < self._looks_at:
             return
         self._looks_at = time.monotonic() + _LOOK_SECONDS
-        with self._asking():
+        with self._asking() as (space, _packs):
+            if self.redactions.owes:
+                self.redactions.complete()
+                self._say(space)
             try:
-                if self.administers:
+                if self.access is not None and self.administers:
                     for machine in self.access.approve():
                         _LOG.info("%s has joined the space %s", machine, self.member.space)
             except DamageError as error:
@@ -587,7 +597,7 @@ class Replica:
             try:
                 self._catch_up()
                 self._check_session()
-                self._let_in()
+                self._attend()
             except (Unreachable, StoreFull) as error:
                 self._note_away(error)
             except StoreFailed:

@@ -105,7 +105,10 @@ class Log(Protocol):
         """
 
     def replace(self, entry: Entry) -> None:
-        """Put an entry in the place of the one that has its ``prev`` and its ``seq``, durably. For redaction."""
+        """Put an entry in the place of the one that has its ``prev`` and its ``seq``, durably. For redaction.
+
+        In an encrypted space it is sealed with the key of its generation.
+        """
 
     def turn(self) -> AbstractContextManager[None]:
         """Have others wait a little with their entries while the block runs: for who was refused repeatedly."""
@@ -191,6 +194,7 @@ class Space:
         bucket: Bucket,
         close: Callable[[], None],
         logins: Logins | None = None,
+        sealed_with: Callable[[str], int] = lambda _key: 0,
     ) -> None:
         self.id = id
         """16 bytes, also in the headers of the files of each replica."""
@@ -203,3 +207,5 @@ class Space:
         """Lets go of everything."""
         self.logins = logins
         """None where a machine needs no login."""
+        self.sealed_with = sealed_with
+        """Returns the generation of the key that an object is sealed with, 0 in a plain space. Missing, DamageError."""

@@ -7,10 +7,14 @@ changed nothing, and who finds that somebody has gone on meanwhile begins again.
 the patch before that one, and cannot commit before: the machine that redacts no less than the others. The chain of the
 entry is that of the new history, so all have the same logs again, byte by byte.
 
+In an encrypted space a redaction begins with a new key, with which the patch and all that comes later are sealed.
+
 Then the space is *purged*: entries are replaced by what they are with the patch, and the packs that were there before
-by what this replica now has. Whoever has applied the patch can do that, and what was interrupted is done once more. A
-machine that was away finds entries of a history that is not its own, or the ``Redacted`` one, and applies the patch
-first. The patch stays in the bucket until all machines have.
+by what this replica now has, all of it sealed with that key. Whoever has applied the patch can do that, and what was
+interrupted is done once more. Entries are replaced from the last to the first: so at any time those that are as they
+are to be follow those that are not, and no key is older than that of the entry before. A machine that was away finds
+entries of a history that is not its own, or the ``Redacted`` one, and applies the patch first. Once the space is purged
+each machine erases the keys from before, and says so. The patch stays in the bucket until all machines have.
 """
 
 import os
@@ -21,20 +25,21 @@ from msgspec import structs
 
 from store.commit.request import Request
 from store.disk.blob_format import Record, decode_record, encode_record
-from store.disk.head_format import Held, Redacted, decode_all
+from store.disk.head_format import HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import decode_entry, encode_entry
 from store.errors import Conflict, DamageError, Unredacted, UsageError
 from store.ids import HASH_SIZE, Hash, now_ms
 from store.shared import generations, roster, snapshot
 from store.shared.entry import BEGINNING, Entry, chained
 from store.shared.generations import Generation
-from store.shared.packs import PackNote, records_of
+from store.shared.packs import records_of
 from store.shared.redactions import LEASE
 from store.shared.replica import Replica
-from store.shared.space import Log
+from store.shared.space import Log, Space
 from store.upkeep.patching import LEANING, Patch, Patched, Patching, TurnRewriter
 
 _PUBLISHED_BYTES = 16 << 20
+_ENTRIES_AT_ONCE = 64
 
 
 class SharedRedaction:
@@ -61,8 +66,9 @@ class SharedRedaction:
         """Commit the redaction, while others wait. Raises Conflict if one of them has gone on, and StoreFailed."""
         writer, replica = self._store.writer, self._replica
         space, _packs = replica.connected()
+        space_key = replica.access.rotate() if replica.access is not None else 0
         key = f"{generations.PATCHES}{os.urandom(16).hex()}"
-        last = Generation(replica.generation + 1, key, patch.seq, purged=False)
+        last = generations.current(space.records).next(key, patch.seq, space_key)
         chain = BEGINNING
         for _old, new in rewritten(space.log, patch, self._store):
             chain = new.chain
@@ -137,7 +143,10 @@ def _renew(store: Patched, patch: Patch) -> None:
 def complete(store: Patched, replica: Replica) -> None:
     """Purge the space if whoever has redacted did not come to that. Raises StoreFailed."""
     space, _packs = replica.connected()
-    if replica.member.only_follows or not replica.administers or generations.current(space.records).purged:
+    if replica.member.only_follows or not replica.administers:
+        return
+    last = generations.current(space.records)
+    if last.generation == replica.generation and last.purged:
         return
     with store.rewriting.alone, replica.leases.held(space.records, LEASE) as other:
         if not other:
@@ -147,35 +156,69 @@ def complete(store: Patched, replica: Replica) -> None:
 def _complete(store: Patched, replica: Replica) -> None:
     space, _packs = replica.connected()
     last = generations.current(space.records)
+    if last.generation < replica.generation:
+        last = _committed(store, replica, space, last) or last
     if not last.purged and last.generation == replica.generation:
         _purge(store, replica, Patch.decoded(space.bucket.get(last.key)), last)
+
+
+def _committed(store: Patched, replica: Replica, space: Space, noted: Generation) -> Generation | None:
+    """Return the redaction that this replica has applied and nobody has noted yet, as the log has it."""
+    for frame in store.files.heads.frames():
+        body = frame.body if isinstance(frame, HeadFrame) else None
+        if isinstance(body, Redacted) and body.generation == replica.generation:
+            seq = Patch.decoded(space.bucket.get(body.key)).seq
+            return noted.next(body.key, seq, space.log.entries(seq)[0].generation)
+    return None
 
 
 def _purge(store: Patched, replica: Replica, patch: Patch, last: Generation) -> None:
     space, packs = replica.connected()
     generations.note(space.records, last)
     snapshot.drop(space)
+    if replica.access is not None:
+        replica.access.reseal_invitations()
     replica.take_all()
     if replica.holdings.filed():
         # packs of the space may have what this replica has no longer
         replica.holdings.bring_all()
         _renew(store, patch)
-    _republish(store, replica, patch, [(number, note) for number, note in packs.notes() if not note.doomed_ms])
-    for old, new in rewritten(space.log, patch, store, packs.known(packs.reached)):
-        if new != old:
-            space.log.replace(new)
+    _republish(store, replica, patch, last.space_key)
+    _replace(space.log, patch, store, packs.known(packs.reached), last.space_key)
     packs.remove(now_ms())
     generations.note(space.records, structs.replace(last, purged=True))
     replica.say()
 
 
-def _republish(store: Patched, replica: Replica, patch: Patch, noted: Sequence[tuple[int, PackNote]]) -> None:
+def _replace(log: Log, patch: Patch, store: Patched, packs: int, space_key: int) -> None:
+    """Replace the entries up to the commit that a patch rewrites, from the last to the first."""
+    chain, reached = BEGINNING, 0
+    places: list[tuple[int, bytes]] = []
+    for number, (old, new) in enumerate(rewritten(log, patch, store)):
+        if number % _ENTRIES_AT_ONCE == 0:
+            places.append((reached, chain))
+        chain, reached = chained(chain, new.body), old.seq
+    until = reached
+    for place in reversed(places):
+        for old, new in reversed([*rewritten(log, patch, store, *place, until)]):
+            to_be = structs.replace(new, packs=max(new.packs, packs), generation=max(new.generation, space_key))
+            if (new.body, new.chain, to_be.generation) != (old.body, old.chain, old.generation):
+                log.replace(to_be)
+        until = place[0]
+
+
+def _republish(store: Patched, replica: Replica, patch: Patch, space_key: int) -> None:
     """Publish what this replica has in the place of the packs from before, and of those with something that is gone."""
-    _space, packs = replica.connected()
+    space, packs = replica.connected()
     gone = frozenset(map(Hash, patch.gone))
-    old = [number for number, _note in noted if number <= patch.packs]
-    for number, note in noted:
-        data = packs.data(number, note) if number > patch.packs else None
+    old: list[int] = []
+    for number, note in packs.notes():
+        if note.doomed_ms:
+            continue
+        if number <= patch.packs or space.sealed_with(note.key) < space_key:
+            old.append(number)
+            continue
+        data = packs.data(number, note)
         if data is not None and any(_leads_to(record, names, gone) for record, names in records_of(data, number)):
             old.append(number)
     if not old:
@@ -203,17 +246,19 @@ def _leads_to(data: bytes, names: Sequence[Hash], gone: frozenset[Hash]) -> bool
     )
 
 
-def rewritten(log: Log, patch: Patch, store: Patched, packs: int = 0) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the entries up to the commit that a patch rewrites, each as it is and as it is to be.
+def rewritten(
+    log: Log, patch: Patch, store: Patched, after: int = 0, chain: bytes = BEGINNING, until: int | None = None
+) -> Iterator[tuple[Entry, Entry]]:
+    """Yield the entries up to the commit ``until``, that which a patch rewrites, as they are and with the patch.
 
-    The new ones name blobs in packs up to the number ``packs``.
+    They are those behind the commit ``after``, whose chain is ``chain`` by then.
     """
     made = patch.new
     gone = frozenset(map(Hash, patch.gone))
-    chain, reached = BEGINNING, 0
-    while reached < patch.seq and (found := log.entries(reached)):
+    reached, last = after, patch.seq if until is None else until
+    while reached < last and (found := log.entries(reached)):
         for old in found:
-            if old.seq > patch.seq:
+            if old.seq > last:
                 return
             entry = decode_entry(old.body)
             heads = bytearray(entry.heads)
@@ -229,6 +274,4 @@ def rewritten(log: Log, patch: Patch, store: Patched, packs: int = 0) -> Iterato
                 body = encode_entry(structs.replace(entry, turns=turns, heads=frames, blobs=riding))
             chain = chained(chain, body)
             reached = old.seq
-            told = chain if old.chain else b""
-            new = structs.replace(old, body=body, chain=told, packs=max(old.packs, packs))
-            yield old, new if (body, told) != (old.body, old.chain) else old
+            yield old, structs.replace(old, body=body, chain=chain if old.chain else b"")

@@ -387,7 +387,7 @@ def test_keys_are_given_up(team: Team) -> None:
     team.held.callback(space.close)
     assert access is not None
     old = access.keys[1]
-    access.forget_before(2)
+    access.give_up(2)
     assert list(access.keys) == [2]
     assert old.hex().encode() not in (team.root("a") / paths.KEYS).read_bytes()
     team.add("b")

@@ -1,7 +1,11 @@
 """Redaction in a space: nothing of a secret is left on any machine, nor in the space, and all logs are the same."""
 
+import json
 import os
-from collections.abc import Iterator
+import shutil
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,14 +15,18 @@ from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES
 from store.disk.turn_format import Encoding
 from store.errors import DamageError
-from store.ids import type_tag
+from store.ids import Hash, type_tag
 from store.redaction.proof import prove
 from store.redaction.redaction import Redacted, Redaction
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
-from store.shared import generations, packs, remote
+from store.shared import generations, keys, packs, remote
+from store.shared.ciphertext import open_entry, open_object
+from store.shared.connect import connect
+from store.shared.space import Place
 from store.store import Store
-from tests.store.shared.test_spaces import Team, any_team, said, team, until
+from tests.store.shared.redacting import SECRET, SECRETS
+from tests.store.shared.test_spaces import NAME, Team, any_team, said, team, until
 
 __all__ = ["any_team", "team"]
 
@@ -27,10 +35,6 @@ def taking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """How machines take the packs of others: as they do with small ones, and with all others."""
     if request.param == "by names":
         monkeypatch.setattr(packs, "WHOLE_BYTES", 0)
-
-
-SECRET = b"correct horse battery staple"
-SECRETS = Secrets([SECRET])
 
 
 def payload(number: int, text: bytes = SECRET) -> bytes:
@@ -47,7 +51,7 @@ def imported(store: Store, payloads: list[bytes]) -> int:
     return store.writer.submit(Request(None, turns=turns, types=store.writer.types_for(["test"]))).head.context
 
 
-def filled(a: Store, b: Store) -> dict[int, list[bytes]]:
+def filled(a: Store, b: Store, *, collecting: bool = True) -> dict[int, list[bytes]]:
     """Have two machines say a secret in every way in which it may get into a space; return what is to be left."""
     kept: dict[int, list[bytes]] = {}
     kept[imported(a, [payload(1), payload(2, b"none")])] = [payload(1, b"[redacted]"), payload(2, b"none")]
@@ -64,7 +68,7 @@ def filled(a: Store, b: Store) -> dict[int, list[bytes]]:
     gone = a.contexts.create().context
     a.contexts.append(gone, payload(6), "test")
     delete(a, gone, a.writer.head(gone).tip)
-    for _pause in a.collector.steps(grace_seconds=0, least_part=0, dry_run=False):
+    for _pause in a.collector.steps(grace_seconds=0, least_part=0, dry_run=False) if collecting else ():
         pass
     open_turn = a.contexts.create().context
     a.open_turns.open(open_turn, "test").add(b"it is " + SECRET)
@@ -81,15 +85,15 @@ def files(directory: Path) -> Iterator[Path]:
     return (path for path in directory.rglob("*") if path.is_file())
 
 
-def nothing_in_files(directory: Path, done: Redacted) -> None:
+def nothing_in_files(directory: Path, gone: frozenset[Hash]) -> None:
     for path in files(directory):
         data = path.read_bytes()
         assert not SECRETS.hold(data), path
-        for name in done.gone:
+        for name in gone:
             assert name not in data, path
 
 
-def nothing_in_space(store: Store, done: Redacted) -> None:
+def nothing_in_space(store: Store, gone: frozenset[Hash]) -> None:
     """Look through all that the space has, decompressed as well."""
     assert store.replica is not None
     space, _packs = store.replica.connected()
@@ -97,7 +101,7 @@ def nothing_in_space(store: Store, done: Redacted) -> None:
     while entries := space.log.entries(after):
         for entry in entries:
             assert not SECRETS.hold(entry.body)
-            assert not any(name in entry.body for name in done.gone)
+            assert not any(name in entry.body for name in gone)
         after = entries[-1].seq
     for key, _size in space.bucket.list(""):
         data = space.bucket.get(key)
@@ -109,11 +113,11 @@ def nothing_in_space(store: Store, done: Redacted) -> None:
             except DamageError:
                 continue
             assert not SECRETS.hold(inside), key
-            assert not any(name in inside for name in done.gone), key
+            assert not any(name in inside for name in gone), key
 
 
-def proved(store: Store, done: Redacted) -> None:
-    proof = prove(store, SECRETS, done.gone)
+def proved(store: Store, gone: frozenset[Hash]) -> None:
+    proof = prove(store, SECRETS, gone)
     assert (proof.found, proof.unread) == ([], [])
 
 
@@ -133,12 +137,12 @@ def test_a_redaction_is_one_on_all_machines(any_team: Team) -> None:
     c.close()
     done = redact(a)
     assert len(done.turns) >= 5
-    proved(a, done)
-    nothing_in_space(a, done)
+    proved(a, done.gone)
+    nothing_in_space(a, done.gone)
     assert a.replica is not None
     until(lambda: b.replica is not None and b.replica.generation == 1)
     b.writer.catch_up()
-    proved(b, done)
+    proved(b, done.gone)
     left(a, kept)
     left(b, kept)
     # both go on
@@ -147,26 +151,26 @@ def test_a_redaction_is_one_on_all_machines(any_team: Team) -> None:
     a.writer.catch_up()
     assert said(a, context) == [payload(7, b"none")]
     records = a.replica.connected()[0].records
-    assert [machine for machine, _ms in a.replica.behind()] == ["c"]
+    until(lambda: a.replica is not None and [machine for machine, _ms in a.replica.behind()] == ["c"])
     assert [one.machine for one in remote.status(team.root("a")).members if not one.redactions] == ["c"]
     # the one that was away has the secret, and nothing newer
     held = Store.open(team.root("c"), only_read=True)
     assert not held.contexts.exists(context)
     held.close()
     c = team.open("c")
-    proved(c, done)
+    proved(c, done.gone)
     left(c, kept)
     assert said(c, context) == [payload(7, b"none")]
     assert generations.behind(records) == []
     until(lambda: not generations.current(records).key)
     d = team.open("d")
     left(d, kept)
-    proved(d, done)
+    proved(d, done.gone)
     for store in (a, b, c, d):
         store.close()
-        nothing_in_files(store.root, done)
+        nothing_in_files(store.root, done.gone)
     if team.space.exists():
-        nothing_in_files(team.space, done)
+        nothing_in_files(team.space, done.gone)
     team.agree("a", "b", "c", "d")
 
 
@@ -194,3 +198,85 @@ def test_nothing_to_redact_changes_nothing(team: Team) -> None:
     redact(a)
     assert a.replica is not None
     assert a.replica.generation == 0
+
+
+def test_what_servers_have_kept_is_opened_by_no_machine(team: Team) -> None:
+    a, b, c = (team.open(name) for name in "abc")
+    kept = filled(a, b)
+    until(lambda: c.writer.seq == b.writer.seq)
+    c.close()
+    before = {name: keys.read(team.root(name)) for name in "abc"}
+    backup = team.directory / "backup" / "server"
+    shutil.copytree(team.space.parent, backup)
+    redact(a)
+    # nobody but the one that is away has the key from before
+    until(lambda: a.replica is not None and [machine for machine, _ms in a.replica.behind()] == ["c"])
+    assert [opened(backup, team.root(name)) for name in "abc"] == [0, 0, opened(backup, team.root("c"))]
+    assert opened(backup, team.root("c")) > 10
+    c = team.open("c")
+    left(c, kept)
+    until(lambda: a.replica is not None and a.replica.behind() == [])
+    # who joins gets what is used now
+    d = team.open("d")
+    left(d, kept)
+    for store in (a, b, c, d):
+        store.close()
+        assert opened(backup, store.root) == 0
+        old = before.get(store.root.name)
+        for secret in [old.private, *old.generations.values()] if old is not None else []:
+            assert not any(secret.hex().encode() in path.read_bytes() for path in files(store.root))
+    team.agree("a", "b", "c", "d")
+
+
+def opened(server: Path, root: Path) -> int:
+    """Return how much of a copy of a space a machine can open: entries, objects and wrapped keys."""
+    space, keyring = connect(Place(str(server)), NAME), keys.read(root)
+    assert keyring is not None
+    count, after = 0, 0
+    publics = set()
+    for record in space.records.records("key/"):
+        publics.add(json.loads(record.value)["public"])
+    while entries := space.log.entries(after):
+        after = entries[-1].seq
+        count += sum(opens(partial(open_entry, keyring.generations, space.id, entry)) for entry in entries)
+    for key, _size in space.bucket.list(""):
+        count += opens(partial(open_object, keyring.generations, space.id, key, space.bucket.get(key)))
+    for record in space.records.records("key/"):
+        for generation, wrapped in json.loads(record.value)["wrapped"].items():
+            for public in publics:
+                args = (b64decode(wrapped["key"]), int(generation), space.id, keyring, b64decode(public))
+                count += opens(partial(keys.unwrap, *args))
+    space.close()
+    return count
+
+
+def opens(sealed: Callable[[], object]) -> bool:
+    try:
+        sealed()
+    except DamageError:
+        return False
+    return True
+
+
+def test_a_machine_that_was_away_applies_one_redaction_after_another(any_team: Team) -> None:
+    team = any_team
+    a, b = team.open("a"), team.open("b")
+    context = imported(a, [payload(1)])
+    a.contexts.append(context, payload(2), "test")
+    until(lambda: b.writer.seq == a.writer.seq)
+    b.close()
+    redact(a)
+    a.contexts.append(context, payload(3), "test")
+    again = Secrets([b"the password is", SECRET])
+    done = Redaction(a, again).run()
+    assert len(done.turns) == 3
+    b = team.open("b")
+    assert b.replica is not None
+    assert b.replica.generation == 2
+    assert said(b, context) == said(a, context)
+    until(lambda: a.replica is not None and a.replica.behind() == [])
+    for store in (a, b):
+        assert prove(store, again, done.gone).found == []
+        store.close()
+        assert not any(SECRETS.hold(path.read_bytes()) for path in files(store.root))
+    team.agree("a", "b")
