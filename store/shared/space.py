@@ -209,3 +209,8 @@ class Space:
         """None where a machine needs no login."""
         self.sealed_with = sealed_with
         """Returns the generation of the key that an object is sealed with, 0 in a plain space. Missing, DamageError."""
+
+    def key_in_use(self) -> int:
+        """Return the generation of the key that is used now, 0 in a plain space. Raises Unreachable."""
+        record = self.records.record(ENCRYPTED)
+        return typed.decode(record.value, Generation).generation if record.value else 0
