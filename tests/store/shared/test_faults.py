@@ -1,5 +1,6 @@
 """Servers that are away, slow, restarted, taken over from; answers that are lost: nothing is lost, nothing is twice."""
 
+import errno
 import os
 import re
 import signal
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.handler import errno_of
 from fusefs.text.render import FileRenderer
-from store.errors import Unreachable
+from store.errors import Away, Unreachable
+from store.ids import hash_bytes
 from store.shared import postgres as module
 from store.shared import remote
 from store.shared.space import Place
@@ -247,3 +250,40 @@ def test_a_bucket_that_is_away(memory_path: Path, postgres: Postgres, s3: S3) ->
         pair.append(0, bytes(LARGE))
         pair.agree(b"1", b"2", b"3", bytes(LARGE))
         assert pair.stores[1].blobs.blob(name) == bytes(LARGE)
+
+
+@pytest.mark.logs("bucket .* cannot be reached", sometimes=True)
+def test_a_bucket_that_does_not_answer(memory_path: Path, postgres: Postgres, s3: S3) -> None:
+    """What is here is read, small appends go on, and what is not here is an error after a while: EIO in a mount."""
+    with ExitStack() as held:
+        bucket_line = held.enter_context(Proxy(s3.port))
+        objects = re.sub(rf":{s3.port}/", f":{bucket_line.port}/", s3.url)
+        pair = Pair(memory_path, postgres.port, objects, held)
+        large = os.urandom(LARGE)
+        pair.append(0, b"1")
+        pair.append(0, large)
+        pair.stores[1].writer.catch_up()
+        bucket_line.stall()
+        pair.append(0, b"2")
+        pair.append(1, b"3")
+        reader, writer = pair.stores[1], pair.stores[0]
+        began = time.monotonic()
+        with pytest.raises(Away, match="bucket") as raised:
+            reader.blobs.blob(hash_bytes(large))
+        assert time.monotonic() - began < 15
+        assert errno_of(raised.value) == errno.EIO
+        assert writer.blobs.blob(hash_bytes(large)) == large
+        here = [turn.payload_hash for turn in reader.contexts.last(pair.context, 9)]
+        here.remove(hash_bytes(large))
+        assert [reader.blobs.blob(digest) for digest in here] == [b"1", b"2", b"3"]
+        bucket_line.heal()
+
+        def is_read() -> bool:
+            try:
+                return reader.blobs.blob(hash_bytes(large)) == large
+            except Away:
+                # it is not asked again at once
+                return False
+
+        until(is_read)
+        pair.agree(b"1", large, b"2", b"3")
