@@ -34,6 +34,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import count
 from typing import NamedTuple
 
 from msgspec import structs
@@ -378,6 +379,8 @@ _JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
 _ROOM_BYTES = 1 << 20
 """The bytes of the disk that are left for the index and the logs."""
+_MANY = 500
+"""How many entries that come at once may not be all that there are."""
 _PATIENCE = 2
 """How often others may be first before they are asked to wait."""
 _UNAPPLIED_FRAMES = 4096
@@ -684,11 +687,13 @@ class Writer:
 
         Nothing is refused, or answered as done before, because of a state that is over.
         """
-        refused = 0
+        refused, followed = 0, False
         with ExitStack() as held:
             while True:
                 if draft.empty or any(request.error is not None for request in group):
-                    current = not self._follow()
+                    # as of a moment after the request came
+                    current = followed or not self._follow()
+                    followed = True
                     if current and draft.empty:
                         return False
                 else:
@@ -802,11 +807,17 @@ class Writer:
                 )
 
     def _follow(self) -> bool:
+        """Apply what others have committed by now; return whether there was anything."""
         found = False
-        while entries := self.order.entries(self.seq):
+        for asked in count(1):
+            entries = self.order.entries(self.seq)
             for encoded in entries:
                 self._apply(encoded)
-            found = True
+            found = found or bool(entries)
+            # The first may have come with a refusal. Whoever is far away is never told that there are no more.
+            few = len(entries) < _MANY and sum(map(len, entries)) < _GROUP_BYTES // 2
+            if not entries or (asked > 1 and few):
+                break
         return found
 
     def _apply(self, encoded: bytes) -> None:
