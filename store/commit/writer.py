@@ -685,7 +685,7 @@ class Writer:
     def _write_among_others(self, draft: Group, group: list[Request]) -> bool:
         """Commit a group in a space, drafted anew as often as others were first; return whether anything was.
 
-        Nothing is refused, or answered as done before, because of a state that is over.
+        Nothing is refused, or answered as done before, because of a state from before it came.
         """
         refused, followed = 0, False
         with ExitStack() as held:
