@@ -11,7 +11,10 @@ the member (``""``: behind the opening brace), ``-`` takes the member out with w
 bytes as Latin-1.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -27,10 +30,13 @@ from store.formats.core.json_spans import Member, members
 from store.formats.core.lens import Nothing
 from store.formats.registry import lens_for
 from store.ids import Hash, hash_bytes
-from store.importing.group import Group
 from store.importing.reading import LARGEST, LOOKED_AT, beginning
 from store.index.catalogue import ContextEntry
 from store.store import Store
+
+if TYPE_CHECKING:
+    # it takes a while to load, and whoever compares may import nothing
+    from store.importing.group import Group
 
 MARK = b"[redacted]"
 """The mark in place of a secret."""

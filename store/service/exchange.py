@@ -11,7 +11,6 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from store.ids import Hash
-from store.redaction.wanted import built_in
 from store.service.call import Emit, Holder, Invocation, Item, T, Table
 from store.store import Store
 from store.transfer import giver, taker
@@ -134,6 +133,9 @@ def suspects(holder: Holder, contexts: list[int]) -> Iterator[list[Suspect]]:
 
 
 def _suspects(store: Store, context: int) -> list[Suspect]:
+    # its patterns take a while to compile, and most transfers need none
+    from store.redaction.wanted import built_in
+
     entry = store.catalogue.entry(context)
     kinds: dict[str, set[bytes]] = {}
     turns = [turn for first, count in store.records.runs(entry.head) for turn in range(first, first + count)]

@@ -1,7 +1,10 @@
 """The side that gives: what a store offers, and what of that another one lacks."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,9 +20,11 @@ from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
 from store.transfer import metadata as meta
-from store.transfer.hiding import Hiding
 from store.transfer.parcel import Known, Need, Offer, Parcel, Piece, Side
 from store.transfer.states import Row, State, born_of, earlier_states
+
+if TYPE_CHECKING:
+    from store.transfer.hiding import Hiding
 
 PIECE_BYTES = 8 << 20
 """The most bytes of a piece of a blob."""
@@ -153,6 +158,9 @@ def _hiding(store: Store, entry: ContextEntry, tips: Sequence[int] = ()) -> Hidi
 
     ``tips`` are further states of it that leave.
     """
+    # what it looks for takes a while to compile, and most transfers hide nothing
+    from store.transfer.hiding import Hiding
+
     owners = [store.catalogue.by_id(context) for context in sorted(_owners(store, entry))] if entry.is_file else []
     entries = [entry, *(owner for owner in owners if owner is not None)]
     named = [

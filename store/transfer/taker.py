@@ -27,7 +27,6 @@ from store.index.views import Run
 from store.store import Store
 from store.transfer import metadata as meta
 from store.transfer.giver import PIECE_BYTES
-from store.transfer.hiding import secrets_in
 from store.transfer.parcel import Known, Need, Offer, Outcome, Parcel, Piece, Side
 from store.transfer.states import (
     BORN,
@@ -302,6 +301,8 @@ class Taking:
         found, pairs = list(rows), list(zip(rows, mine, strict=False))
         if not any(is_redacted(*pair) for pair in pairs):
             return tuple(rows)
+        from store.transfer.hiding import secrets_in
+
         every = dict.fromkeys(Hash(row.payload) for pair in pairs for row in pair if not row.flags & REDACTED)
         secrets = secrets_in(self._store.blobs.blob(digest) for digest in every)
 
