@@ -35,6 +35,20 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def launched(command: Sequence[object], directory: Path, user: str | None = None) -> "subprocess.Popen[bytes]":
+    """Begin a server, whose output goes to the file ``log`` in its directory."""
+    with (directory / "log").open("ab") as log:
+        return subprocess.Popen(
+            list(map(str, command)),
+            cwd=directory,
+            user=user,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
 def until(done: Callable[[], bool], what: str) -> None:
     ends = time.monotonic() + PATIENCE
     while not done():
@@ -110,16 +124,8 @@ class Postgres:
     def start(self) -> None:
         """Start it, and return once it answers."""
         options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self.programs / "postgres", "-D", self.data, "-p", str(self.port), *options],
-                cwd=self.directory,
-                user=self._user,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = [self.programs / "postgres", "-D", self.data, "-p", self.port, *options]
+        self._process = launched(command, self.directory, self._user)
         until(self._answers, f"PostgreSQL does not start: {self.directory / 'log'}")
 
     def _answers(self) -> bool:
@@ -217,15 +223,8 @@ class S3:
             "s3.localSocket": self.directory / "s3.sock",
             "filer.localSocket": self.directory / "filer.sock",
         }
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())],
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = [weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())]
+        self._process = launched(command, self.directory)
         until(self._answers, f"SeaweedFS does not start: {self.directory / 'log'}")
         until(self._has_bucket, f"SeaweedFS makes no bucket: {self.directory / 'log'}")
 

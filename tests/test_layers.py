@@ -1,8 +1,11 @@
 """Imports between layers: lower ones know nothing of higher ones, and each foreign library has its place."""
 
 import ast
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -203,3 +206,21 @@ def test_dependencies_are_those_that_are_imported() -> None:
     for library in ALLOWED:
         assert library in used, f"{library} is not used"
         assert f'"{DECLARED.get(library, library)}>=' in declared, f"{library} is not declared"
+
+
+def test_what_spaces_need_is_installed_on_request_alone() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def named(requirement: str) -> str:
+        return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+
+    installed = {named(one.name) for one in metadata.distributions()}
+    todo = {named(one) for one in project["dependencies"]}
+    needed: set[str] = set()
+    while todo - needed:
+        needed |= todo
+        with_extras = [one for name in todo for one in metadata.requires(name) or ()]
+        # what is for other systems is not installed
+        todo = {named(one) for one in with_extras if "extra ==" not in one} & installed
+    assert {"msgspec", "click", "rich"} <= needed
+    assert needed.isdisjoint({named(one) for one in project["optional-dependencies"]["shared"]})
