@@ -176,8 +176,8 @@ def test_outputs_that_machines_begin_at_once_have_numbers_of_their_own(any_team:
             said[name] = text
             if count == 3:
                 # what was never kept has no number for long
-                store.artifacts.drop(context, ARTIFACTS, name)
                 said.pop(name)
+                store.artifacts.drop(context, ARTIFACTS, name)
             else:
                 store.artifacts.end(context, ARTIFACTS, name)
 
