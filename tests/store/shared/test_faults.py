@@ -254,7 +254,7 @@ def test_a_bucket_that_is_away(memory_path: Path, postgres: Postgres, s3: S3) ->
 
 @pytest.mark.logs("bucket .* cannot be reached", sometimes=True)
 def test_a_bucket_that_does_not_answer(memory_path: Path, postgres: Postgres, s3: S3) -> None:
-    """What is here is read, small appends go on, and what is not here is an error after a while: EIO in a mount."""
+    """Reads of what is here and small appends go on; what is not here is an error after a while: EIO in a mount."""
     with ExitStack() as held:
         bucket_line = held.enter_context(Proxy(s3.port))
         objects = re.sub(rf":{s3.port}/", f":{bucket_line.port}/", s3.url)
