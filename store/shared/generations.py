@@ -110,6 +110,15 @@ def forget_patch(space: Space, revoked: Container[int] = ()) -> None:
                 space.bucket.delete(key)
 
 
+def orphans(space: Space) -> list[str]:
+    """Return the keys of patches that no redaction has: a machine is about to commit one, or died before it did."""
+    found = [key for key, _length in space.bucket.list(PATCHES)]
+    # in this order: a redaction is noted after its patch was put
+    last = current(space.records)
+    known = {last.key, *(key for _generation_of_it, key in last.earlier)}
+    return [key for key in found if key not in known]
+
+
 def _generation(record: Record) -> Generation:
     try:
         return typed.decode(record.value, Generation) if record.value else Generation()

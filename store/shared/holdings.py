@@ -91,7 +91,7 @@ class Holdings:
                     if number in self._own:
                         self._own.discard(number)
                     elif note.doomed_ms or (note.again and not lacks):
-                        lacks |= bool(note.doomed_ms)
+                        lacks |= not note.again
                     else:
                         lacks |= not self._take(packs, number, note)
                     taken = number

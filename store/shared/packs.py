@@ -12,6 +12,7 @@ whole.
 
 What is left of a *doomed* pack (``doomed_ms`` is since when) is in a later one, which has nothing else (``again``):
 that is fetched by who has not had the doomed one. The object is removed some time later, and then ``key`` is empty.
+A number that was taken for nothing looks like that, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import os
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -101,23 +102,37 @@ class Packs:
         data = b"".join((file_header.encode(PACK, self._space.id), *records))
         name = os.urandom(16).hex()
         key, names = f"{_PACKS}{name}", ""
-        self._space.bucket.put(key, data)
-        while self._space.sealed_with(key) < self._space.key_in_use():
-            # a redaction has begun since: its machines give up the key from before
-            self._space.bucket.put(key, data)
+        objects = {key: data}
         if len(data) > WHOLE_BYTES:
             names = f"{_NAMES}{name}"
-            self._space.bucket.put(names, msgspec.msgpack.encode(list(_said(records))))
-        return self.register(PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms()))
+            objects[names] = msgspec.msgpack.encode(list(_said(records)))
+        for one, content in objects.items():
+            self._space.bucket.put(one, content)
+        note = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms())
+        return self.register(note, lambda: self._seal(objects))
 
-    def register(self, made: PackNote) -> int:
-        """Give a pack whose objects are there a number, and return it."""
+    def _seal(self, objects: Mapping[str, bytes]) -> None:
+        """Put objects once more that are sealed with a key from before a redaction: machines give that up."""
+        for key, content in objects.items():
+            while self._space.sealed_with(key) < self._space.key_in_use():
+                self._space.bucket.put(key, content)
+
+    def register(self, made: PackNote, prepare: Callable[[], None] = lambda: None) -> int:
+        """Give a pack whose objects are there a number, and return it. ``prepare`` is called with the number at hand.
+
+        What it has seen of the key in use is so still when the pack gets its number: see :meth:`bar`.
+        """
         note = msgspec.json.encode(made)
         while True:
             number = self.known(self.reached) + 1
+            prepare()
             if self._space.records.swap(key_of(number), 0, note) or self._noted(number) == note:
                 self._reach(number)
                 return number
+
+    def bar(self, now_ms: int) -> None:
+        """Take a number for nothing: no pack gets one any more that was about to before, or it has a lower number."""
+        self.register(PackNote("", 0, self._machine, doomed_ms=now_ms, again=True))
 
     def known(self, after: int) -> int:
         """Return the number of the last pack that the space has; none before ``after`` is looked for."""

@@ -178,6 +178,8 @@ def _purge(store: Patched, replica: Replica, patch: Patch, last: Generation) -> 
     snapshot.drop(space)
     if replica.access is not None:
         replica.access.reseal_invitations()
+    # what is sealed with the key from before has a number by now, or gets none
+    packs.bar(now_ms())
     replica.take_all()
     if replica.holdings.filed():
         # packs of the space may have what this replica has no longer

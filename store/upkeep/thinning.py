@@ -22,6 +22,7 @@ from store.commit.intake import Intake
 from store.content.sealed import needs_of
 from store.disk.blob_format import decode_record
 from store.ids import Hash, hash_key, now_ms
+from store.shared import generations
 from store.shared.packs import PackNote, Packs, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
@@ -62,7 +63,10 @@ class Thinning:
             yield from self._thin(packs, dropped, least_part)
         now = now_ms()
         freed = packs.remove(now - int(grace_seconds * 1000))
-        for key in _abandoned(space.records, packs.orphans(), now, max(int(grace_seconds * 1000), _ORPHAN_MS)):
+        orphans = packs.orphans()
+        if not self._replica.redactions.ahead(space):
+            orphans += generations.orphans(space)
+        for key in _abandoned(space.records, orphans, now, max(int(grace_seconds * 1000), _ORPHAN_MS)):
             space.bucket.delete(key)
         return freed
 
