@@ -204,7 +204,7 @@ class Store:
             raise
         self.checkpointer.start()
         if self.replica is not None:
-            self.replica.redactions.patch = partial(renew, self)
+            self.replica.redactions.patch = partial(renew, self, self.replica)
             self.replica.redactions.complete = partial(complete, self, self.replica)
             self.replica.start()
 

@@ -23,7 +23,7 @@ from store.shared.generations import Seen
 from store.shared.history import History
 from store.shared.leases import Leases
 from store.shared.published import PublishedFile, Reached
-from store.shared.space import Membership, Records, Space
+from store.shared.space import Log, Membership, Records, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access, Standing
@@ -51,7 +51,7 @@ class Redactions:
         self._published = published
         self._history = history
         self._only_read = only_read
-        self.patch: Callable[[bytes], tuple[int, bytes]] = lambda _patch: (0, b"")
+        self.patch: Callable[[bytes, Log], tuple[int, bytes]] = lambda _patch, _log: (0, b"")
         """Does to the store what a redaction has done to the space; see ``store.upkeep.purging.renew``."""
         self.complete: Callable[[], None] = lambda: None
         """Purges the space if whoever has redacted did not come to that."""

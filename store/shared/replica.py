@@ -497,7 +497,7 @@ class Replica:
                 cache = self.holdings.cache
                 # as long as the space has it
                 cache.keeps = False
-                self.renewed(due.generation, *self.redactions.patch(data))
+                self.renewed(due.generation, *self.redactions.patch(data, space.log))
                 cache.forget(overwrite=True)
                 self._say(space)
             finally:

@@ -119,15 +119,22 @@ def redacting(store: Patched, replica: Replica) -> Iterator[SharedRedaction]:
             yield SharedRedaction(store, replica)
 
 
-def renew(store: Patched, data: bytes) -> tuple[int, bytes]:
+def renew(store: Patched, replica: Replica, data: bytes, log: Log) -> tuple[int, bytes]:
     """Do to a store what a redaction on another machine has done to its space, and see that nothing is left.
 
-    Returns the last commit that was rewritten, and the chain that it has now. Raises StoreFailed, DamageError.
+    Returns a commit and the chain that it has now: the last that was rewritten or, if this replica had not come so far
+    and cannot say what its own last one has, that one. Raises StoreFailed, DamageError.
     """
     patch = Patch.decoded(data)
     with store.rewriting.alone:
         _renew(store, patch)
-    return patch.seq, patch.chain
+    seq, chain = store.writer.seq, BEGINNING
+    if seq >= patch.seq or replica.history.logged(seq, anew=True):
+        return patch.seq, patch.chain
+    # what follows may be replaced in the space already, and this one not
+    for _old, new in rewritten(log, patch, store, until=seq):
+        chain = new.chain
+    return seq, chain
 
 
 def _renew(store: Patched, patch: Patch) -> None:
