@@ -276,7 +276,7 @@ class OpencodeRowLens(OpencodeLens):
         """Return the part of the call, with its result in it."""
         was = documents.parse(payload.decode("utf-8", "replace"))
         now = copy.deepcopy(was)
-        part = self.held(as_object(now))
+        part = as_object(value_at(as_object(now), self.at))
         state = as_object(part.get("state"))
         if part.get("type") != "tool" or part.get("callID") != more.id:
             return None
