@@ -33,6 +33,7 @@ MACHINES = 3
 USERS = 2
 CALLS = 25
 CONTEXTS = 2
+PATIENCE = 60.0
 
 
 class Site:
@@ -120,7 +121,7 @@ class User:
             self.calls.append((context, Call(name, began, time.monotonic_ns(), given, told)))
 
     def _persisted(self, ask: Callable[[], tuple[int, int]]) -> tuple[int, int]:
-        ends = time.monotonic() + 60
+        ends = time.monotonic() + PATIENCE
         while True:
             try:
                 return ask()
@@ -259,6 +260,7 @@ def test_appends_without_comparing_are_found_out(
         real(self, entry)
         return ()
 
+    monkeypatch.setattr("tests.store.shared.test_linearizable.PATIENCE", 5.0)
     begun = sound = False
     # machines that have gone apart may not even end
     with suppress(ConvfsError), ExitStack() as held:
