@@ -251,6 +251,7 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.timeout(60 + 2 * ORDERS)
 @settings(max_examples=ORDERS, suppress_health_check=list(HealthCheck))
 @given(st.lists(STEPS, min_size=8, max_size=24), st.booleans())
 def test_collecting_and_importing_in_any_order(steps: list[tuple[int, str, int]], by_names: bool) -> None:
