@@ -9,8 +9,9 @@ import stat
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -87,22 +88,9 @@ def push(
     push to a store lists what goes, with what in it looks like a secret, and asks. What is there already is not sent
     again. What both stores have changed stands beside the other there, as a fork with the label `diverged`.
     """
-    asked = list(_asked(store, arguments, projects, labels, leaving=True))
-    for look in _looks(watch=watch and not dry_run):
-        for place, wanted in asked:
-            with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-                _push(
-                    store,
-                    here,
-                    there,
-                    place,
-                    wanted,
-                    look,
-                    versions=versions,
-                    dry_run=dry_run,
-                    yes=yes,
-                    redact=redact,
-                )
+    sent = partial(_push, store, versions=versions, dry_run=dry_run, yes=yes, redact=redact)
+    asked = _asked(store, arguments, projects, labels, leaving=True)
+    _between(store, asked, (sent,), leaving=True, dry_run=dry_run, watch=watch)
 
 
 @click.command(short_help="Fetch conversations from another store.")
@@ -122,11 +110,9 @@ def pull(
     A conversation that has gone on there goes on here. What both have changed stays as it is here, and theirs stands
     beside it, as a fork with the label `diverged`. What was redacted here does not come back.
     """
-    asked = list(_asked(store, arguments, projects, labels, leaving=False))
-    for look in _looks(watch=watch and not dry_run):
-        for place, wanted in asked:
-            with look, _both(store, place, leaving=False, dry_run=dry_run) as (here, there):
-                _pull(store, here, there, place, wanted, look, versions=versions, dry_run=dry_run)
+    fetched = partial(_pull, store, versions=versions, dry_run=dry_run)
+    asked = _asked(store, arguments, projects, labels, leaving=False)
+    _between(store, asked, (fetched,), leaving=False, dry_run=dry_run, watch=watch)
 
 
 @click.command(short_help="Pull from another store, then push to it.")
@@ -148,23 +134,28 @@ def sync(
     """Pull from another store, then push to it, the same conversations: those that are named, or that a [[share]] rule
     names.
     """
-    asked = list(_asked(store, arguments, projects, labels, leaving=True))
+    fetched = partial(_pull, store, versions=versions, dry_run=dry_run)
+    sent = partial(_push, store, versions=versions, dry_run=dry_run, yes=yes, redact=redact)
+    asked = _asked(store, arguments, projects, labels, leaving=True)
+    _between(store, asked, (fetched, sent), leaving=True, dry_run=dry_run, watch=watch)
+
+
+def _between(
+    store: Path | None,
+    asked: Iterable[tuple[str, _Wanted]],
+    deeds: Sequence[Callable[[Backend, Backend, str, _Wanted, _Look], None]],
+    *,
+    leaving: bool,
+    dry_run: bool,
+    watch: bool,
+) -> None:
+    """Do some deeds between this store and each of the others, once or, with ``watch``, again and again."""
+    asked = list(asked)
     for look in _looks(watch=watch and not dry_run):
         for place, wanted in asked:
-            with look, _both(store, place, leaving=True, dry_run=dry_run) as (here, there):
-                _pull(store, here, there, place, wanted, look, versions=versions, dry_run=dry_run)
-                _push(
-                    store,
-                    here,
-                    there,
-                    place,
-                    wanted,
-                    look,
-                    versions=versions,
-                    dry_run=dry_run,
-                    yes=yes,
-                    redact=redact,
-                )
+            with look, _both(store, place, leaving=leaving, dry_run=dry_run) as (here, there):
+                for deed in deeds:
+                    deed(here, there, place, wanted, look)
 
 
 class _Look:

@@ -407,6 +407,14 @@ def _none_waits(_digest: Hash) -> None:
 
 _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
+
+
+def _remember(known: dict[Hash, None], digest: Hash) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[digest] = None
+
+
 _OUTGOING_BYTES = 16 << 20
 """The size of a published pack, roughly."""
 
@@ -496,9 +504,7 @@ class Intake:
                     self._here.check(digest)
                 except ConvfsError:
                     continue
-                if len(self._sound_here) >= _REMEMBERED:
-                    self._sound_here = {}
-                self._sound_here[digest] = None
+                _remember(self._sound_here, digest)
                 self.remember(digest)
             found.append(digest)
         return self.packed(found, region)
@@ -509,9 +515,7 @@ class Intake:
 
     def remember(self, digest: Hash) -> None:
         """Remember that the blob was intact in a pack (for a while: the memory is bounded)."""
-        if len(self._sound) >= _REMEMBERED:
-            self._sound = {}
-        self._sound[digest] = None
+        _remember(self._sound, digest)
 
     def load(self) -> Load:
         """Begin to write blobs straight into the packs. They are compressed on another thread.

@@ -305,12 +305,18 @@ def names_of(record: Record) -> list[Hash]:
 
 
 _LEANING = (Compression.GROUP_DICT, Compression.ZSTD_DICT, Compression.DELTA)
+"""Compressions whose records begin with the hash of the blob that they need."""
+
+
+def leans_on(record: Record) -> Hash | None:
+    """Return the blob without which a record cannot be opened: a dictionary, or the base of a delta. None for none."""
+    return Hash(bytes(record.stored[:HASH_SIZE])) if record.compression in _LEANING else None
 
 
 def needs_of(record: Record) -> list[Hash]:
-    """Return the blobs that a record is made from: a dictionary, the base of a delta, chunks. DamageError."""
-    if record.compression in _LEANING:
-        return [Hash(bytes(record.stored[:HASH_SIZE]))]
+    """Return the blobs that a record is made from: what it leans on, chunks. DamageError."""
+    if (needed := leans_on(record)) is not None:
+        return [needed]
     if record.compression == Compression.CHUNKS:
         return [chunk.hash for chunk in decode_chunks(record.stored)]
     return []

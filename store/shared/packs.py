@@ -39,6 +39,8 @@ from store.shared.space import Space
 PREFIX = "pack/"
 _PACKS = "packs/"
 _NAMES = "names/"
+PACK_BYTES = 16 << 20
+"""The length of a pack, roughly, that is one of many."""
 WHOLE_BYTES = 256 << 10
 """The length up to which a pack is taken whole."""
 _BACKUP = "put it back from a backup of it"
@@ -113,8 +115,9 @@ class Packs:
 
     def _seal(self, objects: Mapping[str, bytes]) -> None:
         """Put objects once more that are sealed with a key from before a redaction: machines give that up."""
+        in_use = self._space.key_in_use()
         for key, content in objects.items():
-            while self._space.sealed_with(key) < self._space.key_in_use():
+            if self._space.sealed_with(key) < in_use:
                 self._space.bucket.put(key, content)
 
     def register(self, made: PackNote, prepare: Callable[[], None] = lambda: None) -> int:

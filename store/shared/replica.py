@@ -49,7 +49,7 @@ from store.shared.entry import BEGINNING, Entry, chained, new_token
 from store.shared.history import History
 from store.shared.holdings import Holdings
 from store.shared.leases import Leases
-from store.shared.packs import Packs
+from store.shared.packs import PACK_BYTES, Packs
 from store.shared.published import PublishedFile, Reached
 from store.shared.redactions import ANOTHER, Redactions
 from store.shared.space import Membership, Space
@@ -62,7 +62,6 @@ _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 """How often the space is looked at, where it does not tell of what comes."""
 _PAUSE_SECONDS = 0.005
-_PUBLISHED_BYTES = 16 << 20
 _HISTORY_COMMITS = 1024
 """How many frames may come before the history of a replica is noted again."""
 _SESSION_SECONDS = 2.0
@@ -409,19 +408,20 @@ class Replica:
         if not self._complete:
             self._doom_rest()
 
-    def _publish_packs(self, published: Packs, start: tuple[int, int] | None, numbers: Sequence[int]) -> None:
+    def publish_all(self, packs: Packs, *, again: bool = False) -> None:
+        """Publish all that the packs of this machine have, see :meth:`Packs.publish`."""
         records: list[bytes] = []
         size = 0
-        for _pack, _offset, found in self._writer.packs.scan(start, numbers):
+        for _pack, _offset, found in self._writer.packs.scan():
             if not isinstance(found, Record):
                 continue
             records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
             size += len(records[-1])
-            if size >= _PUBLISHED_BYTES:
-                self.holdings.own(published.publish(records))
+            if size >= PACK_BYTES:
+                self.holdings.own(packs.publish(records, again=again))
                 records, size = [], 0
         if records:
-            self.holdings.own(published.publish(records))
+            self.holdings.own(packs.publish(records, again=again))
 
     # -- repair ----------------------------------------------------------------------------------------------------
 
@@ -438,7 +438,7 @@ class Replica:
             if lost:
                 packs = Packs(space, self.member.number)
                 packs.known(0)
-                self._publish_packs(packs, None, self._writer.packs.numbers())
+                self.publish_all(packs)
                 self.holdings.register(packs)
                 waiting = [self._intake.resolver.blob(digest) for digest in self._writer.pending.hashes()]
                 members = [Member(hash_bytes(data), Form.PLAIN, len(data), data) for data in waiting]

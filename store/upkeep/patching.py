@@ -18,10 +18,10 @@ from store.commit.intake import Intake
 from store.commit.writer import Writer
 from store.content.compression import Member, pack_records
 from store.content.resolver import Resolver, bodies
-from store.content.sealed import GroupSealer, SealedGroup, names_of
+from store.content.sealed import GroupSealer, SealedGroup, leans_on, names_of
 from store.disk import durable, turn_format
 from store.disk import head_format as heads
-from store.disk.blob_format import Compression, Form, Record, encode_record
+from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import HeadFrame
 from store.disk.pack import PackSet, PackWriter
@@ -35,8 +35,6 @@ from store.upkeep.remembered import Remembered
 from store.upkeep.rewrite import Rewriting
 
 _HASH_AT = 32
-LEANING = (Compression.GROUP_DICT, Compression.ZSTD_DICT, Compression.DELTA)
-"""Compressions whose records begin with the hash of the blob that they need."""
 
 
 class Patch(Struct, frozen=True):
@@ -261,10 +259,8 @@ class PackRewriter:
         self.packs[writer.number] = writer.length
 
     def _leans(self, record: Record) -> bool:
-        if record.compression in LEANING:
-            needed = Hash(bytes(record.stored[:HASH_SIZE]))
-            return needed in self._dropped or needed in self._dictionaries
-        return False
+        needed = leans_on(record)
+        return needed is not None and (needed in self._dropped or needed in self._dictionaries)
 
     def _anew(self, record: Record) -> list[tuple[bytes, list[Hash]]]:
         """Return the rest of a record: itself, or records of the blobs that stay."""

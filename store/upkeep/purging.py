@@ -24,11 +24,12 @@ from contextlib import contextmanager
 from msgspec import structs
 
 from store.commit.request import Request
-from store.disk.blob_format import Record, decode_record, encode_record
+from store.content.sealed import leans_on
+from store.disk.blob_format import decode_record
 from store.disk.head_format import HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import decode_entry, encode_entry
 from store.errors import Conflict, DamageError, Unredacted, UsageError
-from store.ids import HASH_SIZE, Hash, now_ms
+from store.ids import Hash, now_ms
 from store.shared import generations, roster, snapshot
 from store.shared.entry import BEGINNING, Entry, chained
 from store.shared.generations import Generation
@@ -36,9 +37,8 @@ from store.shared.packs import records_of
 from store.shared.redactions import LEASE
 from store.shared.replica import Replica
 from store.shared.space import Log, Space
-from store.upkeep.patching import LEANING, Patch, Patched, Patching, TurnRewriter
+from store.upkeep.patching import Patch, Patched, Patching, TurnRewriter
 
-_PUBLISHED_BYTES = 16 << 20
 _ENTRIES_AT_ONCE = 64
 
 
@@ -233,26 +233,13 @@ def _republish(store: Patched, replica: Replica, patch: Patch, space_key: int) -
     if not old:
         return
     store.intake.cold(roll=True)
-    records: list[bytes] = []
-    size = 0
-    for _pack, _offset, found in store.files.packs.scan():
-        if isinstance(found, Record):
-            records.append(encode_record(found.codec, found.raw_len, found.hash, found.stored))
-            size += len(records[-1])
-        if size >= _PUBLISHED_BYTES:
-            replica.holdings.own(packs.publish(records, again=True))
-            records, size = [], 0
-    if records:
-        replica.holdings.own(packs.publish(records, again=True))
+    replica.publish_all(packs, again=True)
     packs.doom(old, now_ms())
 
 
 def _leads_to(data: bytes, names: Sequence[Hash], gone: frozenset[Hash]) -> bool:
     """Return whether a record holds one of some blobs, or is made from one."""
-    record = decode_record(memoryview(data))
-    return not gone.isdisjoint(names) or (
-        record.compression in LEANING and Hash(bytes(record.stored[:HASH_SIZE])) in gone
-    )
+    return not gone.isdisjoint(names) or leans_on(decode_record(memoryview(data))) in gone
 
 
 def rewritten(

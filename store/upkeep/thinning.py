@@ -23,11 +23,10 @@ from store.content.sealed import needs_of
 from store.disk.blob_format import decode_record
 from store.ids import Hash, hash_key, now_ms
 from store.shared import generations
-from store.shared.packs import PackNote, Packs, records_of
+from store.shared.packs import PACK_BYTES, PackNote, Packs, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
 
-_PUBLISHED_BYTES = 16 << 20
 _ORPHANS = "orphans"
 _ORPHAN_MS = 3600 * 1000
 
@@ -94,7 +93,7 @@ class Thinning:
             if (data := packs.data(number, notes[number])) is not None:
                 both = zip(records_of(data, number), known[number], strict=True)
                 kept += [record for (record, _names), looked in both if looked.stays]
-            if sum(map(len, kept)) >= _PUBLISHED_BYTES:
+            if sum(map(len, kept)) >= PACK_BYTES:
                 self._publish(packs, kept)
                 kept = []
         if kept:

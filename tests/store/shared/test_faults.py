@@ -230,11 +230,16 @@ def test_a_standby_that_takes_over_and_has_lost_commits(memory_path: Path, own_p
         pair.agree(b"1", b"2", b"3", bytes(LARGE), b"4", b"5")
 
 
+def to_bucket(s3: S3, held: ExitStack) -> tuple[Proxy, str]:
+    """Return a line to the bucket, and the URL of it by that."""
+    line = held.enter_context(Proxy(s3.port))
+    return line, re.sub(rf":{s3.port}/", f":{line.port}/", s3.url)
+
+
 @pytest.mark.logs("bucket .* cannot be reached", sometimes=True)
 def test_a_bucket_that_is_away(memory_path: Path, postgres: Postgres, s3: S3) -> None:
     with ExitStack() as held:
-        bucket_line = held.enter_context(Proxy(s3.port))
-        objects = re.sub(rf":{s3.port}/", f":{bucket_line.port}/", s3.url)
+        bucket_line, objects = to_bucket(s3, held)
         pair = Pair(memory_path, postgres.port, objects, held)
         pair.append(0, b"1")
         bucket_line.cut()
@@ -256,8 +261,7 @@ def test_a_bucket_that_is_away(memory_path: Path, postgres: Postgres, s3: S3) ->
 def test_a_bucket_that_does_not_answer(memory_path: Path, postgres: Postgres, s3: S3) -> None:
     """Reads of what is here and small appends go on; what is not here is an error after a while: EIO in a mount."""
     with ExitStack() as held:
-        bucket_line = held.enter_context(Proxy(s3.port))
-        objects = re.sub(rf":{s3.port}/", f":{bucket_line.port}/", s3.url)
+        bucket_line, objects = to_bucket(s3, held)
         pair = Pair(memory_path, postgres.port, objects, held)
         large = os.urandom(LARGE)
         pair.append(0, b"1")

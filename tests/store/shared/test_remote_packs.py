@@ -64,6 +64,12 @@ def remote(store: Store) -> list[int]:
     return sorted(store.files.index.remote())
 
 
+def told(a: Store, b: Store) -> None:
+    """Have one machine commit something, and wait until the other has what was brought before."""
+    a.contexts.create()
+    until(lambda: b.writer.seq == a.writer.seq)
+
+
 def errors(store: Store, *, remote: bool = True) -> list[object]:
     return [finding for finding in fsck(store, remote=remote) if finding.severity == "error"]
 
@@ -101,8 +107,7 @@ def test_many_who_want_the_same_fetch_it_once(team: Team) -> None:
     a, b = team.open("a"), team.open("b")
     data = large(1, FRAME // 2)
     name = a.intake.put(data)
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     asked = Asked(b)
     asked.gate.clear()
     read: list[bytes] = []
@@ -122,8 +127,7 @@ def test_who_reads_on_fetches_more_at_a_time(team: Team) -> None:
     load = a.intake.load()
     names = [load.blob(large(number, FRAME // 2)) for number in range(24)]
     load.sync()
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     asked = Asked(b)
     for name in names:
         b.blobs.blob(name)
@@ -138,8 +142,7 @@ def test_no_more_is_kept_than_was_asked_for(team: Team) -> None:
     b = team.open("b")
     data = [large(number, FRAME) for number in range(6)]
     names = [a.intake.put(one) for one in data]
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     for _round in range(2):
         assert [b.blobs.blob(name) for name in names] == data
         b.blobs.forget()
@@ -153,8 +156,7 @@ def test_a_part_that_is_damaged_here_is_fetched_again(team: Team) -> None:
     a, b = team.open("a"), team.open("b")
     data = large(1, FRAME // 2)
     name = a.intake.put(data)
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     assert b.blobs.blob(name) == data
     [frame] = (team.root("b") / paths.CACHE).iterdir()
     for damaged in (bytes(frame.stat().st_size), b""):
@@ -167,8 +169,7 @@ def test_a_part_that_is_damaged_there_is_an_error_unless_it_lies_elsewhere(team:
     a, b = team.open("a"), team.open("b")
     data = large(1, FRAME // 2)
     name = a.intake.put(data)
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     [path] = [one for one in (team.space / "objects" / "packs").rglob("*") if one.is_file()]
     sound = path.read_bytes()
     path.write_bytes(sound[:1000] + b"?" + sound[1001:])
@@ -179,8 +180,7 @@ def test_a_part_that_is_damaged_there_is_an_error_unless_it_lies_elsewhere(team:
     assert a.replica is not None
     _space, packs = a.replica.connected()
     packs.publish([record_of(a, name)])
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     assert b.blobs.blob(name) == data
     path.unlink()
     b.blobs.forget()
@@ -200,8 +200,7 @@ def test_what_is_not_here_is_away_while_the_space_is(team: Team) -> None:
     a, b = team.open("a"), team.open("b")
     data = [large(number, 2 * FRAME) for number in range(2)]
     names = [a.intake.put(one) for one in data]
-    a.contexts.create()
-    until(lambda: b.writer.seq == a.writer.seq)
+    told(a, b)
     assert b.blobs.blob(names[0]) == data[0]
     b.close()
     away = team.space.rename(team.space.with_name("away"))
