@@ -48,7 +48,10 @@ _AT_ONCE = 64
 
 
 class Learning:
-    """Trains a dictionary once: as soon as there is enough to learn from, and small groups that would use it."""
+    """Trains a dictionary once: as soon as there is enough to learn from, and small groups that would use it.
+
+    Of a space one machine does it, for all.
+    """
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -73,11 +76,17 @@ class Learning:
 
     def learn(self) -> None:
         """Train a dictionary and register it, if there is enough to learn from. Not to be called under any lock."""
-        self._next_try = 2 * self._writer.turns.count
+        writer = self._writer
+        self._next_try = 2 * writer.turns.count
         try:
-            data = train(self._samples())
-            if data is not None:
-                self._register(data)
+            with writer.order.alone("dictionary") as alone:
+                if not alone:
+                    return
+                if writer.catch_up():
+                    writer.settle()
+                    self._intake.note_dictionary()
+                if not self._intake.has_dictionary and (data := train(self._samples())) is not None:
+                    self._register(data)
         except ConvfsError:
             # a store that has failed reports it at the next write; it can do without a dictionary
             return
@@ -113,8 +122,16 @@ class Learning:
             self._intake.write([(record, [digest]), (record, [digest])], region)
             self._intake.sync()
             # a standstill waits for this, so this does not wait for one
-            self._writer.submit_alone(Request(0, dictionaries=((0, digest),)))
+            self._writer.submit_alone(Request(0, dictionaries=((0, digest),), still=self._none_registered))
         self._intake.use_dictionary(digest, data)
+
+    def _none_registered(self) -> bool:
+        """Return whether nobody else has registered one, who believes to hold the lease."""
+        if not self._writer.order.shared:
+            return True
+        self._writer.settle()
+        self._intake.note_dictionary()
+        return not self._intake.has_dictionary
 
 
 log = logging.getLogger(__name__)

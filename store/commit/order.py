@@ -42,6 +42,15 @@ class Order(Protocol):
     def turn(self) -> AbstractContextManager[None]:
         """Have others wait a little with their entries while the block runs: for who was refused repeatedly."""
 
+    def alone(self, work: str) -> AbstractContextManager[bool]:
+        """Hold some work while the block runs, which one machine at a time does; yields False if another holds it."""
+
+    def is_left(self, seq: int) -> bool:
+        """Return whether what the frame ``seq`` has begun is for this machine to end: its own, or of one that is away.
+
+        Raises DamageError where the log of this machine does not say what the frame is of.
+        """
+
 
 class Alone:
     """The order of a store that one machine has: whoever holds the writer's lock is next."""
@@ -59,3 +68,9 @@ class Alone:
 
     def turn(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def alone(self, work: str) -> AbstractContextManager[bool]:
+        return nullcontext(True)
+
+    def is_left(self, seq: int) -> bool:
+        return True

@@ -2,12 +2,14 @@
 
 Each piece is durable, and visible to readers, once it has been added. A turn that was not sealed when the process died
 is still open: a client with its number can continue, seal or drop it. A turn with no addition for a day is sealed as it
-is, so its text is kept and nothing stays open forever.
+is, so its text is kept and nothing stays open forever. In a space one machine at a time does that, and only to turns
+that it has added to last itself, or a machine that is away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from store.commit.intake import Intake
@@ -191,12 +193,27 @@ class OpenTurns:
             TextAdded(number, size + start, now, veiled(number, size + start, text[start : start + most]))
             for start in range(0, len(text), most)
         ]
-        return [Request(state.context, move_head=False, notes=[note]) for note in notes], size + len(text)
+        return [self._noted(state, number, note, note.offset) for note in notes], size + len(text)
+
+    def _noted(self, state: OpenState, number: int, note: TextAdded | Closed, size: int) -> Request:
+        """Return a request about an open turn, which must be open and have ``size`` bytes when that is committed."""
+
+        def still() -> bool:
+            if self._writer.texts.state(number) is not state:
+                raise NotFound(f"there is no open turn {number}")
+            return len(state.text) == size
+
+        return Request(state.context, move_head=False, notes=[note], still=still)
 
     def seal(
-        self, context_id: int, number: int, expected_head: int | None = None, fs_root: bytes | None = None
+        self,
+        context_id: int,
+        number: int,
+        expected_head: int | None = None,
+        fs_root: bytes | None = None,
+        size: int | None = None,
     ) -> Turn:
-        """See :meth:`OpenTurn.seal`."""
+        """See :meth:`OpenTurn.seal`; Conflict unless it has ``size`` bytes, if that is given."""
         state = self._writer.texts.state(number)
         if state is None or state.context != context_id:
             return self._sealed(context_id, number)
@@ -209,7 +226,10 @@ class OpenTurns:
                 bytes(state.text), self._writer.types[state.opened.tag], state.opened.codec & 0xFFFF
             )
             turn = NewTurn(hash_bytes(payload), state.opened.tag, state.opened.codec, 0, now_ms())
+            sealed = len(state.text) if size is None else size
             request = Request(context_id, turns=[turn], closes=number, key=_key(number))
+            # one that another machine has sealed meanwhile is answered by its key
+            request.still = lambda: len(state.text) == sealed
             if expected_head is not None:
                 request.expect(expected_head)
             with self._intake.reliance.relying() as region:
@@ -218,39 +238,54 @@ class OpenTurns:
                 request.blobs = self._contexts.journalled([payload])
                 return self._writer.submit(request).written[0]
 
-    def drop(self, number: int) -> None:
-        """See :meth:`OpenTurn.abort`."""
+    def drop(self, number: int, size: int | None = None) -> None:
+        """See :meth:`OpenTurn.abort`; Conflict unless it has ``size`` bytes, if that is given."""
         state = self._state(number)
         with state.lock:
             if self._writer.texts.state(number) is not state:
                 raise NotFound(f"there is no open turn {number}")
-            self._writer.submit(Request(state.context, move_head=False, notes=[Closed(number, 0)]))
+            self._writer.submit(
+                self._noted(state, number, Closed(number, 0), len(state.text) if size is None else size)
+            )
 
     def end_abandoned(self, now: int) -> list[tuple[OpenText, Turn | None]]:
         """Seal open turns without additions for a day, drop empty ones; return them with the turns that they became.
 
         ``now`` is in Unix milliseconds. A damaged open turn stays open: sealed it would seem whole.
         """
+        writer, since = self._writer, now - KEPT_MS
         ended: list[tuple[OpenText, Turn | None]] = []
-        for text in self._writer.texts.of(0):
-            if text.damaged or text.touched_ms > now - KEPT_MS:
-                continue
-            try:
-                if text.text:
-                    ended.append((text, self.seal(text.context_id, text.number)))
-                else:
-                    self.drop(text.number)
-                    ended.append((text, None))
-            except NotFound:
-                # somebody else was faster
-                continue
+        if not any(_is_abandoned(text, since) for text in writer.texts.of(0)):
+            return ended
+        with writer.order.alone("abandoned") as alone:
+            if alone:
+                writer.catch_up()
+                for text in writer.texts.of(0):
+                    state = writer.texts.state(text.number)
+                    if state is None or not _is_abandoned(text, since) or not writer.order.is_left(state.touched):
+                        continue
+                    if (one := self._end(text)) is not None:
+                        ended.append(one)
         return ended
+
+    def _end(self, text: OpenText) -> tuple[OpenText, Turn | None] | None:
+        """End an abandoned turn; None if somebody else was faster, or has added to it."""
+        with suppress(NotFound, Conflict):
+            if text.text:
+                return text, self.seal(text.context_id, text.number, size=len(text.text))
+            self.drop(text.number, size=0)
+            return text, None
+        return None
 
     def _sealed(self, context_id: int, number: int) -> Turn:
         turn = self._writer.keys.get(0, _key(number))
         if not turn:
             raise NotFound(f"there is no open turn {number} in context {context_id}")
         return self._turns.get(turn)
+
+
+def _is_abandoned(text: OpenText, since: int) -> bool:
+    return not text.damaged and text.touched_ms <= since
 
 
 def _head(event: Event) -> tuple[object, ...]:

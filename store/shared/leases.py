@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from store import typed
 from store.errors import StoreFailed
+from store.shared.presence import Unchanged
 from store.shared.space import Record, Records
 
 _LOG = logging.getLogger(__name__)
@@ -45,8 +46,7 @@ class Leases:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._seen: dict[str, tuple[int, float]] = {}
-        """The version of each lease when it was looked at, and since when it has been that."""
+        self._records = Unchanged()
         self._held: set[str] = set()
         """The tokens of those that this process holds."""
 
@@ -62,11 +62,11 @@ class Leases:
         holder = self._taken(records, key, own)
         waited = holder and wait
         while waited:
-            # the first look has noted what it was
-            version = self._seen.get(key, (-1, 0.0))[0]
             time.sleep(_LOOK_SECONDS)
+            # the first look has noted what it was
+            waited = self._records.since_looked(records.record(key))
             holder = self._taken(records, key, own)
-            waited = holder and self._seen.get(key, (-1, 0.0))[0] == version
+            waited = holder and waited
         if holder:
             self._held.discard(own.token)
             yield holder
@@ -108,12 +108,9 @@ class Leases:
         lease = _lease(record)
         if lease is not None and lease.number == self._number and lease.token not in self._held:
             return True
-        version, since = self._seen.get(record.key, (-1, 0.0))
-        now = time.monotonic()
-        if version != record.version:
-            self._seen[record.key] = record.version, now
-            return False
-        return lease is None or now - since >= lease.seconds
+        known = self._records.since_looked(record)
+        lasted = self._records.seconds(record)
+        return known and (lease is None or lasted >= lease.seconds)
 
 
 def _lease(record: Record) -> Lease | None:

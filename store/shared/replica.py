@@ -50,6 +50,7 @@ from store.shared.history import History
 from store.shared.holdings import Holdings
 from store.shared.leases import Leases
 from store.shared.packs import PACK_BYTES, Packs
+from store.shared.presence import SAY_SECONDS, Presence
 from store.shared.published import PublishedFile, Reached
 from store.shared.redactions import ANOTHER, Redactions
 from store.shared.space import Membership, Space
@@ -122,6 +123,10 @@ class Replica:
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
         self.leases = Leases(member.number)
         """The work that this machine does alone in the space."""
+        self.presence = Presence()
+        """The machines that are there."""
+        self._says_at = 0.0
+        """When it says next that this one is."""
         self.dropped: Callable[[], None] = lambda: None
         """Called when the space has dropped something."""
         self.redactions = Redactions(member, writer, self._published, self.history, self._only_read)
@@ -230,6 +235,19 @@ class Replica:
     def turn(self) -> AbstractContextManager[None]:
         with self._asking() as (space, _packs):
             return space.log.turn()
+
+    @contextmanager
+    def alone(self, work: str) -> Iterator[bool]:
+        self._check_writes()
+        with self.leases.held(self.connected()[0].records, work) as other:
+            yield not other
+
+    def is_left(self, seq: int) -> bool:
+        space, _packs = self.connected()
+        _turns, group = self._writer.head_log.group_at(seq)
+        there = space.log.entries(group[0].seq - 1) if group else ()
+        machine = there[0].machine if there else 0
+        return machine == self.member.number or self.presence.is_away(space.records, machine)
 
     def _check_writes(self) -> None:
         if self.member.only_follows:
@@ -524,6 +542,7 @@ class Replica:
         self._say(self.connected()[0])
 
     def _say(self, space: Space) -> None:
+        self._says_at = time.monotonic() + SAY_SECONDS
         self.redactions.say(space, self.access, self.administers)
 
     def _wait(self, space: Space, expected: int) -> bool:
@@ -576,6 +595,8 @@ class Replica:
         with self._asking() as (space, _packs):
             if self.redactions.owes:
                 self.redactions.complete()
+                self._say(space)
+            elif time.monotonic() >= self._says_at:
                 self._say(space)
             try:
                 if self.access is not None and self.administers:
