@@ -11,7 +11,7 @@ has no place of its own. Of several documents in a file (lines for fine-tuning) 
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import ClassVar
 
@@ -20,7 +20,6 @@ from blake3 import blake3
 from store.errors import UsageError
 from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Usage
-from store.formats.core import removal
 from store.formats.core.blocks import document_in, document_in_base64
 from store.formats.core.chat_messages import (
     ChatLens,
@@ -240,9 +239,6 @@ class ApiMessages(Format):
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         return About(title=first_line(first_request(records)), session_id=source.path.stem)
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        return removal.without_messages(records, deleted)
 
 
 def _said_first(data: memoryview, group: list[tuple[int, RecordCut]]) -> list[int]:

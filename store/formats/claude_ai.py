@@ -9,7 +9,7 @@ A message is a whole answer: the thoughts, each call with its result, and the te
 
 import re
 import uuid
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -19,6 +19,7 @@ from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
 from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, listed_links, numbered
+from store.formats.core.chat_messages import CALLS
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.export_format import ExportFormat, Node
@@ -26,7 +27,6 @@ from store.formats.core.format import About, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
-from store.formats.core.removal import Tree
 from store.formats.core.templates import Template
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.twins import texts_in
@@ -34,7 +34,6 @@ from store.formats.core.twins import texts_in
 _FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT)
 _SENDERS = {**dict.fromkeys(_FROM_MODELS, "assistant"), Kind.USER: "human"}
 _encode = msgspec.json.Encoder().encode
-_CALLS = frozenset(("mcp_tool_use", "server_tool_use", "tool_use"))
 _RESULTS = frozenset(("mcp_tool_result", "tool_result", "web_search_tool_result"))
 _SILENT = frozenset(("redacted_thinking", "token_budget"))
 _ENVELOPE = frozenset(("flags", "start_timestamp", "stop_timestamp", "type"))
@@ -86,7 +85,7 @@ def _part(part: object, path: ValuePath, said: _Said) -> None:
         _cite(part, said)
     elif what == "thinking" and isinstance(text := part.get("thinking"), str):
         said.text(text, (*path, "thinking"), "thinking")
-    elif what in _CALLS:
+    elif what in CALLS:
         tool = as_text(part.get("name"))
         said.called.append((tool, as_text(part.get("id"))))
         said.blocks += argument_blocks(part.get("input"), (*path, "input"), f"call{len(said.called)}.{tool}")
@@ -303,7 +302,6 @@ _usual_start = re.compile(
 )
 _FILES = frozenset(("memories.json", "projects.json", "users.json"))
 _is_project = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json").fullmatch
-_TREE = Tree("uuid", "parent_message_uuid", ("parent_message_uuid",))
 
 
 class _Message(Struct):
@@ -340,9 +338,6 @@ class ClaudeAi(ExportFormat):
         message = _message(record)
         parent = as_text(message.parent_message_uuid)
         return Node(as_text(message.uuid), parent, milliseconds(message.created_at))
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        return list(_TREE.without(records, deleted).values())
 
 
 def _first_question(records: Sequence[bytes]) -> str:

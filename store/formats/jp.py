@@ -39,7 +39,6 @@ from store.formats.core.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Places, Shown, Value, is_utf8
 from store.formats.core.look import Look, read_by_hash, read_head
 from store.formats.core.media import from_base64, mime_of, plain_text
-from store.formats.core.removal import without_partners
 from store.formats.core.splices import encoded, spell, spell_bytes, with_members
 from store.formats.core.times import in_iso, milliseconds
 
@@ -611,7 +610,9 @@ class Jp(Format):
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other events; a tool call and its result go together, and so do a question and its answer."""
-        return without_partners(records, deleted, pair)
+        pairs = [pair(object_in(record)) for record in records]
+        gone = {one for at, one in enumerate(pairs) if at in deleted and one}
+        return [record for at, record in enumerate(records) if at not in deleted and pairs[at] not in gone]
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
         return referenced_blobs((_storage(source.path) or source.path.parent) / "blobs", payload)

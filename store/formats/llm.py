@@ -40,7 +40,6 @@ from store.formats.core.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.look import Look
 from store.formats.core.media import from_base64, mime_of, suffix_of
-from store.formats.core.removal import without_partners
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.declared.description import read_views
@@ -568,9 +567,6 @@ class LlmLogs(DatabaseFormat):
 
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.cells.get("name") else Titled.BY_REQUEST
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        return without_partners(records, deleted, _called)
 
 
 def _called(row: JsonObject) -> str:

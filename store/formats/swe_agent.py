@@ -6,13 +6,13 @@ the model was sent, which say the same), ``info`` (how it ended), ``replay_confi
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from store.errors import UsageError
 from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core import documents, removal
+from store.formats.core import documents
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.chat_messages import ChatLens, first_request, gather_message, shown
 from store.formats.core.composing import Particulars
@@ -226,9 +226,6 @@ class SweAgent(Format):
         stem = source.path.name.removesuffix(".json").removesuffix(".traj")
         title = first_line(issue[1] if issue else request)
         return About(title=title or stem, session_id=stem, titled=Titled.BY_REQUEST if title else Titled.PROVISIONALLY)
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        return removal.without_messages(records, deleted)
 
 
 def _is_history(value: object) -> bool:

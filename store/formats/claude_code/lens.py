@@ -16,12 +16,14 @@ from store.errors import UsageError
 from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
-from store.formats.claude_code.messages import CALLS, READ_FILE
+from store.formats.claude_code.messages import READ_FILE
 from store.formats.core import templates
+from store.formats.core.chat_messages import CALLS
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
+from store.formats.core.removal import links_of_message
 from store.formats.core.templates import Template
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted, dollars
@@ -151,7 +153,7 @@ class ClaudeCodeLens(JsonLens):
     type_name = "claude-code.line.v1"
     one_line = True
     telling = (b'"usage"',)
-    key, follows = "uuid", "parentUuid"
+    key, follows, links = "uuid", "parentUuid", ("logicalParentUuid", "leafUuid")
     writes = (*_WRITES, Kind.SUMMARY, Kind.NOTE)
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys((Kind.QUESTION, Kind.ANSWER), _ASKS)
     places: ClassVar[Places] = {
@@ -236,7 +238,7 @@ class ClaudeCodeLens(JsonLens):
                 yield from (((*_CONTENT, at, "content"), copy) for copy in ((_RESULT,), (_RESULT, "content")))
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        return messages.calls(record)
+        return links_of_message(as_object(record.get("message")), ("message",))
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)

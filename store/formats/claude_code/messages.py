@@ -8,12 +8,12 @@ the subagent that ran, and the file that holds output too long for a line.
 """
 
 import re
-from collections.abc import Iterator
 
 from store.events.event import Block, BlockType, Compaction, Kind, Resource, ValuePath
 from store.formats.core.blocks import argument_blocks
+from store.formats.core.chat_messages import CALLS
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Shown
 from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 
 READ_FILE: ValuePath = ("toolUseResult", "file", "content")
@@ -92,17 +92,6 @@ _COMMAND_OUTPUT = ("<local-command-stdout>", "<local-command-stderr>", "<bash-st
 _INJECTED = ("<local-command-caveat>", "<system-reminder>", "<task-notification>", "Caveat: The messages below")
 _empty_output = re.compile(r"(?:\s*<([\w-]+)>\s*</\1>)+\s*").fullmatch
 _USUAL_STOPS = frozenset(("end_turn", "tool_use", "stop_sequence"))
-CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
-
-
-def calls(line: JsonObject) -> Iterator[CallLink]:
-    """Yield the calls and results in a line."""
-    for at, part in enumerate(as_list(as_object(line.get("message")).get("content"))):
-        if isinstance(part, dict):
-            is_call = as_text(part.get("type")) in CALLS
-            call = part.get("id" if is_call else "tool_use_id")
-            if isinstance(call, str) and call:
-                yield CallLink(_CONTENT, at, call, is_call)
 
 
 def assistant(line: JsonObject, before: Before) -> Shown:

@@ -6,7 +6,7 @@
 
 import mmap
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import msgspec
 
 from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
-from store.formats.claude_code.messages import calls, user
+from store.formats.claude_code.messages import user
 from store.formats.claude_code.notes import OF_THE_SESSION
 from store.formats.core.format import (
     About,
@@ -29,7 +29,6 @@ from store.formats.core.format import (
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, companions, head_lines, read_head
-from store.formats.core.removal import Tree
 from store.formats.core.splices import with_members
 from store.formats.core.times import milliseconds
 
@@ -119,9 +118,6 @@ def _request(line: JsonObject) -> tuple[str, str]:
         arguments = _arguments(text)
         return "", f"{named[1]} {arguments[1] if arguments else ''}".strip()
     return ("", "") if text.startswith("<bash-input>") else (text, "")
-
-
-_TREE = Tree("uuid", "parentUuid", ("parentUuid", "logicalParentUuid", "leafUuid"), calls)
 
 
 _agent_name = re.compile(r"agent-[\w-]+").fullmatch
@@ -249,10 +245,6 @@ class ClaudeCode(Format):
         if isinstance(uuid := line.get("uuid"), str):
             added["forkedFrom"] = msgspec.json.encode({"sessionId": parent, "messageUuid": uuid})
         return with_members(record, (), frozenset(added), added)
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other lines, linked past those that are gone; tool calls and their results go together."""
-        return list(_TREE.without(records, deleted).values())
 
 
 def _holds(session: Path, key: str, records: Sequence[bytes]) -> bool:

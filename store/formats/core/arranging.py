@@ -16,7 +16,7 @@ from store.formats.core import documents
 from store.formats.core.blocks import Decode, document_in, document_of, string_before, within
 from store.formats.core.documents import on_one_line
 from store.formats.core.json_spans import elements, locate, spelled_path
-from store.formats.core.json_view import JsonObject, as_object, as_text, decode, object_in, value_at
+from store.formats.core.json_view import JsonObject, as_object, as_text, object_in, value_at, value_in
 from store.formats.core.splices import joined, put, spell, with_members
 
 _PLACEHOLDER = "$block"
@@ -393,7 +393,7 @@ class Arrangement:
 
     def _listed(self, payload: bytes, place: ValuePath, path: ValuePath, order: Sequence[_Token]) -> bytes:
         """Return a document with other elements in the list at ``place``, which is ``path`` of the record."""
-        if not isinstance(_value_in(payload, place), list):
+        if not isinstance(value_in(payload, place), list):
             return self._as_list(payload, place, path, order)
         start, end = locate(payload, place)
         spans = list(elements(payload, start))
@@ -420,7 +420,7 @@ class Arrangement:
             if isinstance(item, _Part):
                 parts.append(_numbered(item.value))
             else:
-                text = as_text(_value_in(payload, place))
+                text = as_text(value_in(payload, place))
                 parts.append(_numbered(self._holder.part(self._object, path, "", text)))
         return _put(payload, place, on_one_line(parts, payload))
 
@@ -434,11 +434,6 @@ def _with_silent(order: Sequence[_Token], count: int) -> list[_Token]:
         if at not in order:
             result.insert(result.index(at - 1) + 1 if at else 0, at)
     return result
-
-
-def _value_in(payload: bytes, path: ValuePath) -> object:
-    decoded = decode(payload)
-    return value_at(decoded.value, path) if decoded else None
 
 
 def _numbered(value: object) -> object:

@@ -19,7 +19,7 @@ from store.formats.core.media import as_data_url, from_base64, suffix_of
 from store.formats.core.removal import links_of_message
 
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
-_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 _RESULTS = frozenset(("tool_result", "mcp_tool_result"))
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
@@ -56,7 +56,7 @@ def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
             into.blocks += argument_blocks(part, path, numbered(label or "content", path))
         return
     what = as_text(part.get("type"))
-    if what in _CALLS:
+    if what in CALLS:
         arguments(part.get("input"), (*path, "input"), into.call(part, path, "name", "id"), into)
     elif what in _RESULTS or what.endswith("_tool_result"):
         name = into.result(part, path, "tool_use_id")
@@ -189,8 +189,8 @@ def room(record: JsonObject) -> ValuePath | None:
             return (key,)
     for at, item in enumerate(as_list(record.get("content"))):
         what = as_text(as_object(item).get("type"))
-        if what in _CALLS or what in _RESULTS:
-            return ("content", at, "input" if what in _CALLS else "content")
+        if what in CALLS or what in _RESULTS:
+            return ("content", at, "input" if what in CALLS else "content")
     return None
 
 

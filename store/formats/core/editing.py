@@ -8,7 +8,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from binascii import b2a_base64
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import ClassVar
 
 from store.errors import UsageError
@@ -23,6 +23,7 @@ from store.formats.core.json_spans import locate, spelled_path, text_of
 from store.formats.core.json_view import Decoded, JsonObject, as_text, decode, is_json, is_object, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Nothing, Places, Shown, Value, as_it_is
 from store.formats.core.media import as_data_url
+from store.formats.core.removal import Tree, without_calls
 from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
 from store.formats.core.times import milliseconds
 
@@ -199,6 +200,13 @@ class Lens(ABC):
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         """Yield the calls and results in a record, as far as their counterparts are in other records."""
         return iter(())
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> dict[int, bytes]:
+        """Return the records of a conversation without those at positions ``deleted``, by their old positions.
+
+        A call and its result go together.
+        """
+        return without_calls(records, deleted, self.calls)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with just the changes of ``edit``, and all other bytes as they are.
@@ -378,6 +386,9 @@ class JsonLens(Lens):
     key, follows, root = "", "", ""
     """The members with a record's own id and that of the one it follows, and the first record's value there."""
 
+    links: tuple[str, ...] = ()
+    """Further members that hold the id of a record."""
+
     keyless = ""
     """The type of records whose id is not their own."""
 
@@ -449,6 +460,12 @@ class JsonLens(Lens):
             decoded.lossy,
             shown.compaction,
         )
+
+    def without(self, records: Sequence[bytes], deleted: Set[int]) -> dict[int, bytes]:
+        """Return the other records, linked past those that are gone."""
+        if not self.follows:
+            return super().without(records, deleted)
+        return Tree(self.key, self.follows, (self.follows, *self.links), self.calls).without(records, deleted)
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         place = self.places.get(key) or self.shown(record, Nothing()).places.get(key)

@@ -312,10 +312,10 @@ class Format(Protocol):
 
         Of a file of many conversations, these are one conversation's, and those of the ones that branch off it.
 
-        Records that only make sense with a deleted one go too (a tool call and its result go together), and links to
-        one point past it. ``deleted`` may be empty, where a person has added records.
+        Records that only make sense with a deleted one go too, and links to one point past it. ``deleted`` may be
+        empty, where a person has added records. Here, it is what the first lens says.
         """
-        return [record for at, record in enumerate(records) if at not in deleted]
+        return list(self.lenses[0].without(records, deleted).values())
 
 
 _WINDOW = 1 << 20

@@ -115,6 +115,12 @@ def value_at(value: object, path: ValuePath) -> object:
     return value
 
 
+def value_in(document: bytes, path: ValuePath) -> object:
+    """Return the value at a path of a document, None where there is none."""
+    decoded = decode(document)
+    return value_at(decoded.value, path) if decoded else None
+
+
 @cache
 def place(spelled: str) -> ValuePath:
     """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "." or "" is the value itself."""

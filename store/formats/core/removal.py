@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct
 
+from store.events.event import ValuePath
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
 from store.formats.core.lens import CallLink
 from store.formats.core.splices import put, spell, with_members, without_elements
@@ -43,8 +44,8 @@ def without_links(record: bytes, parsed: JsonObject, gone: Sequence[CallLink]) -
         positions = {link.at for link in gone if link.path == path}
         if len(positions) < len(as_list(value_at(parsed, path))):
             record = without_elements(record, path, positions)
-        elif path == (_CALLS,) and parsed.get("content"):
-            record = with_members(record, (), {_CALLS}, {})
+        elif path[-1:] == (_CALLS,) and as_object(value_at(parsed, path[:-1])).get("content"):
+            record = with_members(record, path[:-1], {_CALLS}, {})
         else:
             return None
     return record
@@ -56,13 +57,8 @@ def _whole(links: Sequence[Sequence[CallLink]]) -> set[str]:
     return {link.call for link in found if link.is_call} & {link.call for link in found if not link.is_call}
 
 
-def without_messages(records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-    """Return the other ones of messages as the vendors' APIs have them."""
-    return list(without_calls(records, deleted, links_of_message).values())
-
-
-def links_of_message(message: JsonObject) -> Iterator[CallLink]:
-    """Yield the calls and results in a message as the vendors' APIs have them."""
+def links_of_message(message: JsonObject, path: ValuePath = ()) -> Iterator[CallLink]:
+    """Yield the calls and results in a message as the vendors' APIs have them, which stands at ``path``."""
     what = as_text(message.get("type"))
     if message.get("role") == "tool":
         for named in (message.get("tool_call_id"), *as_list(message.get("tool_call_ids"))):
@@ -72,22 +68,13 @@ def links_of_message(message: JsonObject) -> Iterator[CallLink]:
         yield CallLink((), 0, call, what.endswith("_call"))
     for at, made in enumerate(as_list(message.get(_CALLS))):
         if call := as_text(as_object(made).get("id")):
-            yield CallLink((_CALLS,), at, call, True)
+            yield CallLink((*path, _CALLS), at, call, True)
     for at, part in enumerate(as_list(message.get("content"))):
         said = as_object(part)
         if call := as_text(said.get("tool_use_id")):
-            yield CallLink(("content",), at, call, False)
+            yield CallLink((*path, "content"), at, call, False)
         elif as_text(said.get("type")).endswith("tool_use") and (call := as_text(said.get("id"))):
-            yield CallLink(("content",), at, call, True)
-
-
-def without_partners(
-    records: Sequence[bytes], deleted: Set[int], partners: Callable[[JsonObject], object]
-) -> list[bytes]:
-    """Return the other records, without those of which ``partners`` says the same (if anything) as of a deleted one."""
-    found = [partners(object_in(record)) for record in records]
-    gone = {common for at, common in enumerate(found) if at in deleted and common}
-    return [record for at, record in enumerate(records) if at not in deleted and found[at] not in gone]
+            yield CallLink((*path, "content"), at, call, True)
 
 
 class Tree(Struct, frozen=True):

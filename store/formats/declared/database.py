@@ -15,9 +15,9 @@ from store.formats.core import sqlite
 from store.formats.core.export_format import Node, TreeBranch, branches
 from store.formats.core.format import Mark, Source, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at
+from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at, value_in
 from store.formats.core.look import Look
-from store.formats.core.removal import Tree, without_calls
+from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
 from store.formats.core.sqlite import (
     Begins,
@@ -34,7 +34,7 @@ from store.formats.core.sqlite import (
 from store.formats.declared.description import Database, Description
 from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
-from store.formats.declared.inside import Item, cut, filled, object_at, on_one_line, units
+from store.formats.declared.inside import Item, cut, filled, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
 from store.ids import hash_bytes
 
@@ -104,7 +104,7 @@ class DeclaredDatabase(DatabaseFormat):
 
     def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
         """Return the other rows; a call and its result go together."""
-        kept = without_calls(records, deleted, self._lens.calls)
+        kept = self._lens.without(records, deleted)
         for kind in self.kinds:
             kept = kind.relinked(kept, records)
             kept = dict(zip(kept, kind.relisted(list(kept.values())), strict=True))
@@ -195,7 +195,7 @@ def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
     in_list = {path: next(at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], int)) for path in present}
     lists = {path[:at]: {path[at] for path, at in in_list.items()} for path, at in in_list.items()}
     for path, kept in lists.items():
-        gone = {at for at in range(len(as_list(object_at(document, path)))) if at not in kept}
+        gone = {at for at in range(len(as_list(value_in(document, path)))) if at not in kept}
         document = without_elements(document, path, gone) if gone else document
     return document
 
@@ -378,7 +378,7 @@ class _Sessions(Struct):
             yield from map(message, items)
             return
         nodes = [_node(item, said.follows) for item in items]
-        current = as_text(object_at(frame, place(said.current))) if said.current else ""
+        current = as_text(value_in(frame, place(said.current))) if said.current else ""
         # where no message follows another, they follow in order
         linked = any(node.parent for node in nodes)
         ways = branches(nodes, current) if linked else [TreeBranch(list(range(len(nodes))))]

@@ -1,7 +1,7 @@
 """A described format: finding, recognising and cutting the sessions of its tool."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -22,7 +22,6 @@ from store.formats.core.json_cuts import Choice, Choose, cut_spans
 from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
-from store.formats.core.removal import Tree, without_calls
 from store.formats.declared.description import Description, Fits
 from store.formats.declared.lens import DeclaredLens, time_of, titles_in
 
@@ -68,7 +67,6 @@ class DeclaredFormat(Format):
             self.joints = (opening, b",\n", closing)
         titles = [one.key for one in map(_Place, _spelled(said.session.title)) if one.key]
         self.titling = re.compile(b"|".join(map(re.escape, titles))) if titles else None
-        self._tree = Tree(said.record.id, said.record.after, (said.record.after,), self._lens.calls)
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
@@ -148,12 +146,6 @@ class DeclaredFormat(Format):
 
     def _first_time(self, records: Sequence[bytes]) -> int:
         return next(filter(None, (self._lens.time_ms(object_in(record)) for record in records)), 0)
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other records; a call and its result go together, and links lead past what is gone."""
-        if self._said.record.after:
-            return list(self._tree.without(records, deleted).values())
-        return list(without_calls(records, deleted, self._lens.calls).values())
 
 
 class _Telling:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core.json_spans import elements, locate, members
-from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, place, value_at
+from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, place, value_in
 from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database
 
@@ -104,7 +104,7 @@ def _linked(frame: bytes, items: Sequence[Item], said: Database) -> tuple[bytes,
             if below != listed:
                 item = Item(put(item.json, (said.followed,), msgspec.json.encode(below)), item.at, item.key)
         linked.append(item)
-    current = seen = as_text(object_at(frame, place(said.current)))
+    current = seen = as_text(value_in(frame, place(said.current)))
     added = {above[_key(item)]: _key(item) for item in items if item.at < 0}
     if current not in above:
         current = next(reversed(above))
@@ -113,19 +113,13 @@ def _linked(frame: bytes, items: Sequence[Item], said: Database) -> tuple[bytes,
         current = added.pop(current)
     if current != seen and said.current:
         frame = put(frame, place(said.current), spell(current, frame))
-        if said.copies and all(isinstance(one, str) for one in as_list(object_at(frame, place(said.copies)))):
+        if said.copies and all(isinstance(one, str) for one in as_list(value_in(frame, place(said.copies)))):
             way: list[str] = []
             while current in above and current not in way:
                 way.insert(0, current)
                 current = above[current]
             frame = put(frame, place(said.copies), msgspec.json.encode(way))
     return frame, linked
-
-
-def object_at(document: bytes, path: ValuePath) -> object:
-    """Return the value at a place of a document, None where there is none."""
-    decoded = decode(document)
-    return value_at(decoded.value, path) if decoded else None
 
 
 def _sides(item: Item, sides: Sequence[str]) -> Iterator[Item]:

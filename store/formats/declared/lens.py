@@ -148,8 +148,7 @@ class _View:
             if one.fits(value):
                 yield from one.links(value)
         if self.message is not None:
-            for link in links_of_message(as_object(value_at(value, self.message))):
-                yield link._replace(path=(*self.message, *link.path) if link.path else ())
+            yield from links_of_message(as_object(value_at(value, self.message)), self.message)
         for at in self.contents:
             for link in links_of_message({"content": value_at(value, at)}):
                 yield link._replace(path=at)

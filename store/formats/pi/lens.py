@@ -24,7 +24,6 @@ from store.formats.core.templates import Template
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
-from store.formats.pi import messages
 from store.formats.pi.images import is_reference
 from store.formats.pi.messages import CUT, VIEWS, padded, unknown
 
@@ -79,7 +78,7 @@ class PiLens(JsonLens):
     type_name = "pi.entry.v1"
     one_line = True
     telling = (b'"usage"',)
-    key, follows, keyless = "id", "parentId", "session"
+    key, follows, links, keyless = "id", "parentId", ("fromId",), "session"
     writes = tuple(_NEW)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "pi notes how it is set in lines that nobody is shown"}
     places: ClassVar[Places] = {
@@ -171,7 +170,12 @@ class PiLens(JsonLens):
         return None if called is None else (*_CONTENT, called, "arguments")
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        return messages.calls(record)
+        message = as_object(record.get("message"))
+        if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
+            yield CallLink((), 0, call, False)
+        for at, part in enumerate(as_list(message.get("content"))):
+            if (made := as_object(part)).get("type") == "toolCall" and (call := as_text(made.get("id"))):
+                yield CallLink(_CONTENT, at, call, True)
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)

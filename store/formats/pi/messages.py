@@ -4,7 +4,7 @@ The first line of oh-my-pi's files is the session's title, padded so that a new 
 ``{"type":"title","v":1,"title":"…","source":"auto","updatedAt":"…","pad":"   "}``, always 256 bytes with its newline.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 from msgspec import structs
@@ -16,7 +16,6 @@ from store.formats.core.json_view import JsonObject, as_list, as_object, as_text
 from store.formats.core.lens import (
     BOOKKEEPING,
     Before,
-    CallLink,
     Gathered,
     Header,
     Shown,
@@ -88,16 +87,6 @@ def message(line: JsonObject, before: Before) -> Shown:
     role = scalar(said.get("role"))
     blocks = argument_blocks(said, _MESSAGE, "message")
     return Shown(Kind.NOTE, blocks, header={"role": role} if role is not None else {})
-
-
-def calls(line: JsonObject) -> Iterator[CallLink]:
-    """Yield the calls and results in a line."""
-    message = as_object(line.get("message"))
-    if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
-        yield CallLink((), 0, call, False)
-    for at, part in enumerate(as_list(message.get("content"))):
-        if isinstance(part, dict) and part.get("type") == "toolCall" and (call := as_text(part.get("id"))):
-            yield CallLink(_CONTENT, at, call, True)
 
 
 def custom(said: JsonObject, path: ValuePath, content: PiContent) -> Shown:

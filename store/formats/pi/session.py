@@ -20,12 +20,11 @@ from store.formats.core.format import (
 )
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
-from store.formats.core.removal import Tree
 from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import milliseconds
 from store.formats.pi.images import moved_outside, referenced_blobs
 from store.formats.pi.lens import PiLens
-from store.formats.pi.messages import VIEWS, calls, is_slot
+from store.formats.pi.messages import VIEWS, is_slot
 
 _folder = re.compile(r"--?(.+?)(?:--)?").fullmatch
 
@@ -70,9 +69,6 @@ def _keeping(record: bytes, line: JsonObject, lines: Sequence[JsonObject], kept:
         return record
     later = (as_text(lines[at].get("id")) for at in entries if at > first and at in kept)
     return put(record, ("firstKeptEntryId",), spell(next(filter(None, later)), record))
-
-
-_TREE = Tree("id", "parentId", ("parentId", "fromId"), calls)
 
 
 _is_session_name = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?Z_.+").fullmatch
@@ -176,10 +172,11 @@ class Pi(Format):
         left.
         """
         lines = [object_in(record) for record in records]
-        kept = _TREE.without(records, deleted)
+        lens = self.lenses[0]
+        kept = lens.without(records, deleted)
         while labels := set(_labels_of_nothing(lines, kept)):
             deleted = set(range(len(records))) - (kept.keys() - labels)
-            kept = _TREE.without(records, deleted)
+            kept = lens.without(records, deleted)
         if len(kept) < len(records):
             for at, record in kept.items():
                 if lines[at].get("type") == "compaction":

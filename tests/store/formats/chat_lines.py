@@ -22,12 +22,12 @@ lines, and add one line to ``_KNOWN`` in ``registry.py``. Nothing else knows for
 * ``used`` returns the tokens of an answer, under a name that all records of it share; ``telling`` is a text that
   only such records hold, so that the others are not parsed for it.
 * ``spans`` only cuts, into lines where nothing else is said. A line that makes no sense is a record like any other.
-* ``without`` takes records out in such a way that the tool can go on with the rest.
+* ``calls`` says which call a record is, or is the result of, so that both are taken out together.
 * ``claim`` reads a bounded beginning, and declines files of other tools.
 """
 
 import json
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from store.events.event import Kind, Resource
@@ -37,10 +37,9 @@ from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.format import About, Format, Source, first_line
 from store.formats.core.json_view import JsonObject, as_object, as_text, object_in
-from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.look import Look
 from store.formats.core.media import file_uri, mime_of
-from store.formats.core.removal import without_partners
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.core.token_counts import count
 
@@ -83,6 +82,11 @@ class ChatLinesLens(JsonLens):
         tokens = Tokens(input=count(took, "in"), output=count(took, "out"))
         return Usage(as_text(record.get("at")), "", tokens) if tokens.total else None
 
+    def calls(self, record: JsonObject) -> Iterator[CallLink]:
+        """Yield the call or the result that a line is: they go together."""
+        if call := as_text(record.get("id")):
+            yield CallLink((), 0, call, "calls" in record)
+
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         """Return a line that says ``text``, makes a call, or is the result of one."""
         line: JsonObject = {"at": in_iso(now_ms)}
@@ -121,7 +125,3 @@ class ChatLines(Format):
             started_ms=milliseconds(said.get("at")),
             session_id=source.path.stem,
         )
-
-    def without(self, records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
-        """Return the other lines; a call and its result go together."""
-        return without_partners(records, deleted, lambda line: as_text(line.get("id")))

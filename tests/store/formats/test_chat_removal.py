@@ -1,11 +1,11 @@
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.formats.core.removal import without_messages
+from store.formats.core.removal import links_of_message, without_calls
 from tests.store.formats.chat_records import MESSAGES
 from tests.store.formats.mutations import mutated
 
@@ -14,6 +14,10 @@ OTHER = {"type": "tool_use", "id": "b", "name": "Grep", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
 OTHER_RESULT = {"type": "tool_result", "tool_use_id": "b", "content": "y"}
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def without_messages(records: Sequence[bytes], deleted: Set[int]) -> list[bytes]:
+    return list(without_calls(records, deleted, links_of_message).values())
 
 
 def said(role: str, *content: object) -> bytes:

@@ -17,6 +17,7 @@ from store.formats.core.format import About, Format, Part, Source, Span, line_sp
 from store.formats.core.json_spans import elements, locate
 from store.formats.core.json_view import as_list, as_object, as_text, decode
 from store.formats.core.look import Look
+from store.formats.core.unknown import UnknownLens
 
 _key = re.compile(rb"([a-z]+):").match
 _branch = re.compile(rb"#([a-z]+)=([a-z]+)/(\d+)").fullmatch
@@ -29,7 +30,7 @@ class Braid(Format):
     """
 
     name = "braid"
-    lenses: Sequence[Lens] = ()
+    lenses: Sequence[Lens] = (UnknownLens(),)
     main_type = "braid.line.v1"
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
@@ -76,7 +77,7 @@ class Boxes(Format):
     """``*.boxes``: a JSON document of conversations, each a tree of things said of which ``current`` is the last."""
 
     name = "boxes"
-    lenses: Sequence[Lens] = ()
+    lenses: Sequence[Lens] = (UnknownLens(),)
     main_type = "boxes.said.v1"
     joints = (b"", b",", b"")
 
@@ -137,7 +138,7 @@ class Ledger(Format):
     """``*.ledger``: an SQLite database of what was said in which talk. A talk called ``all`` is the only one."""
 
     name = "ledger"
-    lenses: Sequence[Lens] = ()
+    lenses: Sequence[Lens] = (UnknownLens(),)
     main_type = "ledger.row.v1"
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
