@@ -281,3 +281,17 @@ def adopt(store: Path | None, machine: str) -> None:
 
     member = spaces.adopt(store_root(store), machine)
     echo(f"This is now replica {member.number} of the space {member.space}, as {member.machine}.")
+
+
+@remote.command("upgrade", short_help="Bring a server up to date.")
+@click.option(
+    "--pg", metavar="URL", required=True, help="The PostgreSQL server, with the login that made its first space."
+)
+def upgrade(pg: str) -> None:
+    """Replace what an earlier convfs has put on a PostgreSQL server: the functions that all machines call.
+
+    The logins of machines cannot do that. Earlier versions of convfs go on with the new functions.
+    """
+    from store.shared import connect
+
+    echo("Replaced the functions of the server." if connect.upgrade(pg) else "The functions of the server are current.")

@@ -34,6 +34,15 @@ def create(place: Place, name: str, records: Mapping[str, bytes]) -> None:
     postgres.create(place.postgres, name, records)
 
 
+def upgrade(server: str) -> bool:
+    """Bring a PostgreSQL server up to date; return whether it was not. Raises UsageError, NotFound, Unreachable."""
+    try:
+        from store.shared import postgres
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return postgres.upgrade(server)
+
+
 def connect(place: Place, name: str) -> Space:
     """Return the space ``name`` at a place. Raises NotFound, Unreachable, DamageError, FormatTooNew, UsageError."""
     if place.directory:

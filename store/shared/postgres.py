@@ -5,6 +5,9 @@ one round trip and one commit, whatever comes of it. The tables and functions ar
 login, and the functions ask what that may; the tables are closed to it. So who has a machine can write as it, and take
 nothing away.
 
+The schema has a version, the comment on it. Who connects with a login that owns it, which no machine should have,
+brings an older one up to date; others go on with what there is, and are told.
+
 A lost connection is made anew at once, and what was asked is asked once more: every function may be, as an append has
 its token and a swap its version. Only the answer to an append is waited for longer, since nobody should be told that
 the space is away who has been served. A new connection may lead to another server, that took over and has lost the
@@ -24,7 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -39,6 +42,8 @@ from store.shared.space import FORMAT, Outdated, Record
 
 _LOG = logging.getLogger(__name__)
 
+VERSION = 1
+"""The version of :data:`SCHEMA`: it rises with each change. Earlier ones did not say theirs."""
 SCHEMA: LiteralString = """
 CREATE SCHEMA IF NOT EXISTS convfs;
 
@@ -266,7 +271,14 @@ REVOKE ALL ON ALL TABLES IN SCHEMA convfs FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA convfs FROM PUBLIC;
 GRANT USAGE ON SCHEMA convfs TO convfs_member;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA convfs TO convfs_member;
+
+-- Spaces of before there were logins: who could reach them could do all.
+INSERT INTO convfs.login
+SELECT one.id, who, 'admin' FROM convfs.space AS one, unnest(ARRAY[current_user, session_user]) AS who
+WHERE NOT EXISTS (SELECT FROM convfs.login WHERE login.space = one.id)
+ON CONFLICT DO NOTHING;
 """
+_SAYS: LiteralString = "convfs {}"
 
 _ENTRY: LiteralString = "prev, seq, token, machine, generation, packs, chain, body"
 _CONNECT_SECONDS = 5
@@ -312,9 +324,7 @@ def create(url: str, name: str, records: Mapping[str, bytes]) -> bytes:
     try:
         with _connection(url) as connection:
             with connection.transaction():
-                # two that make the schema at once are in each other's way
-                connection.execute("SELECT pg_advisory_xact_lock(hashtext('convfs'))")
-                connection.execute(SCHEMA)
+                _bring_up(connection)
             with connection.transaction():
                 made = connection.execute(
                     "INSERT INTO convfs.space (id, name, format) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -331,6 +341,61 @@ def create(url: str, name: str, records: Mapping[str, bytes]) -> bytes:
     except psycopg.Error as error:
         raise Unreachable(f"the space cannot be made: {_line(error)}") from error
     return space
+
+
+def upgrade(url: str) -> bool:
+    """Bring the schema of a server up to date; return whether it was not. Raises UsageError, NotFound, Unreachable.
+
+    The login must own the schema, or be a superuser.
+    """
+    check(url)
+    try:
+        with _connection(url) as connection:
+            known = _schema(connection)
+            if known is None:
+                raise NotFound("there are no spaces on this server: convfs remote init makes one")
+            if known.version < VERSION and not known.owned:
+                raise UsageError(f"only the login {known.owner}, which made the spaces of this server, can do that")
+            with connection.transaction():
+                _bring_up(connection)
+            return known.version < VERSION
+    except psycopg.Error as error:
+        raise Unreachable(f"the server cannot be brought up to date: {_line(error)}") from error
+
+
+class _Schema(NamedTuple):
+    """The schema of a server: its version, the login that owns it, and whether this one can do what that can."""
+
+    version: int
+    owner: str
+    owned: bool
+
+
+def _schema(connection: Connection[tuple[Any, ...]]) -> _Schema | None:
+    found = connection.execute(
+        "SELECT obj_description(oid, 'pg_namespace'), pg_get_userbyid(nspowner),"
+        " pg_has_role(session_user, nspowner, 'MEMBER') FROM pg_namespace WHERE nspname = 'convfs'"
+    ).fetchone()
+    if found is None:
+        return None
+    said, owner, owned = found
+    number = (said or "").removeprefix(_SAYS.format(""))
+    return _Schema(int(number) if number.isdecimal() else 0, owner, owned)
+
+
+def _bring_up(connection: Connection[tuple[Any, ...]]) -> None:
+    """Make the schema, or bring an older one up to date, within a transaction."""
+    # two that do so at once are in each other's way
+    connection.execute("SELECT pg_advisory_xact_lock(hashtext('convfs'))")
+    known = _schema(connection)
+    if known is not None and known.version >= VERSION:
+        return
+    if known is not None and known.owned:
+        # what is made anew belongs to the same one: the functions read the tables as their owner
+        connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(known.owner)))
+    connection.execute(SCHEMA)
+    connection.execute(sql.SQL("COMMENT ON SCHEMA convfs IS {}").format(sql.Literal(_SAYS.format(VERSION))))
+    connection.execute("RESET ROLE")
 
 
 def _connection(url: str) -> Connection[tuple[Any, ...]]:
@@ -379,6 +444,7 @@ class Postgres:
         self._woken, self._placed = os.eventfd(0, os.EFD_CLOEXEC), os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closed = threading.Event()
         try:
+            self._ask(self._look_at_schema)
             found = self._ask(
                 lambda connection: connection.execute("SELECT * FROM convfs.find_space(%s)", (name,)).fetchone()
             )
@@ -396,6 +462,21 @@ class Postgres:
             raise FormatTooNew(f"the space {name} has format {found[1]}; this convfs knows {FORMAT}: update it")
         self._channel = sql.Identifier(f"convfs_{self.id.hex()}")
         threading.Thread(target=self._watch, name="convfs-watching", daemon=True).start()
+
+    def _look_at_schema(self, connection: Connection[tuple[Any, ...]]) -> None:
+        known = _schema(connection)
+        if known is None or known.version >= VERSION:
+            return
+        if known.owned:
+            with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
+                _bring_up(connection)
+                return
+        _LOG.warning(
+            "the functions on the server of the space %s are of an earlier convfs, and may refuse some of what this"
+            " one does: convfs remote upgrade, with the login %s, replaces them",
+            self._name,
+            known.owner,
+        )
 
     # -- entries ---------------------------------------------------------------------------------------------------
 
