@@ -21,17 +21,7 @@ from store.errors import UsageError
 from store.events.event import Kind
 from store.events.usage import Running, Tokens, Usage
 from store.formats.core.composing import Particulars
-from store.formats.core.format import (
-    About,
-    Format,
-    Part,
-    Resuming,
-    Source,
-    Span,
-    Titled,
-    first_line,
-    without_endings,
-)
+from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, without_endings
 from store.formats.core.homes import environment
 from store.formats.core.json_cuts import end_of
 from store.formats.core.lens import Value

@@ -27,15 +27,7 @@ from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
-from store.formats.core.format import (
-    About,
-    Part,
-    Resuming,
-    Source,
-    Span,
-    Titled,
-    first_line,
-)
+from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.look import Look

@@ -26,18 +26,7 @@ from store.formats.core import documents, homes, sqlite
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
 from store.formats.core.editing import Lens, Twins
-from store.formats.core.format import (
-    About,
-    Mark,
-    Part,
-    Resuming,
-    Source,
-    Span,
-    Titled,
-    first_line,
-    last_part,
-    told,
-)
+from store.formats.core.format import About, Mark, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Places, Shown
 from store.formats.core.look import Look, read_head
@@ -147,10 +136,10 @@ class OpencodeLens(DeclaredLens):
         return iter(())
 
     def time_ms(self, record: JsonObject) -> int:
-        held = self.held(record)
+        held = as_object(value_at(record, self.at))
         times = as_object(held.get("time")) or as_object(as_object(held.get("state")).get("time"))
         created = as_object(record.get("cells")).get("time_created")
-        stamp = next(filter(None, map(_ms, (times.get("start"), times.get("created"), created))), 0)
+        stamp = _ms(times.get("start")) or _ms(times.get("created")) or _ms(created)
         return stamp if 0 < stamp < 1 << 48 else 0
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
@@ -229,7 +218,7 @@ class OpencodeRowLens(OpencodeLens):
         if isinstance(damaged := as_object(record.get("cells")).get("data"), str):
             shown = Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "data")),))
         if (model := as_text(about.get("model"))) and shown.kind in _FROM_MODELS:
-            shown = structs.replace(shown, header={**shown.header, "model": model})
+            shown.header["model"] = model
         return shown
 
     def used(self, record: JsonObject) -> Usage | None:

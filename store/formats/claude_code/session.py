@@ -16,16 +16,7 @@ from store.events.event import Kind
 from store.formats.claude_code.lens import ClaudeCodeLens, ElsewhereLens
 from store.formats.claude_code.messages import user
 from store.formats.claude_code.notes import OF_THE_SESSION
-from store.formats.core.format import (
-    About,
-    Format,
-    Resuming,
-    Source,
-    Titled,
-    first_line,
-    last_part,
-    told,
-)
+from store.formats.core.format import About, Format, Resuming, Source, Titled, first_line, last_part, told
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, companions, head_lines, read_head

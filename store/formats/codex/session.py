@@ -25,18 +25,7 @@ from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
 from store.formats.core.budget import Budget, size_on_disk
-from store.formats.core.format import (
-    About,
-    Format,
-    Part,
-    Resuming,
-    Source,
-    Span,
-    Titled,
-    first_line,
-    last_part,
-    told,
-)
+from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_cuts import LITERAL, cut_spans, elements_of
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.look import HEAD_SIZE, Look, open_regular, read_head

@@ -360,6 +360,8 @@ class Fits:
         """The places at which words are asked for, and these words."""
         return ((one.path, one.words) for told in self._choices for one in told if one.words)
 
-    def may_hold(self, path: ValuePath, found: object) -> bool:
-        """Return whether a value that has this one at a place may fit."""
-        return any(all(one.path != path or one.test(found) for one in told) for told in self._choices)
+    def given(self, path: ValuePath, found: object) -> Test | None:
+        """Return what is left to test of a value that has this one at a place; None: it cannot fit."""
+        fitting = (told for told in self._choices if all(one.path != path or one.test(found) for one in told))
+        left = [[(one.read, one.test) for one in told if one.path != path] for told in fitting]
+        return _one_of(list(map(_all_of, left))) if left else None

@@ -7,17 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from store.events.event import Kind, ValuePath
-from store.formats.core.format import (
-    About,
-    Format,
-    Resuming,
-    Source,
-    Span,
-    Titled,
-    first_line,
-    last_part,
-    line_spans,
-)
+from store.formats.core.format import About, Format, Resuming, Source, Span, Titled, first_line, last_part, line_spans
 from store.formats.core.json_cuts import Choice, Choose, cut_spans
 from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing

@@ -39,6 +39,7 @@ from store.formats.declared.description import (
     Read,
     Result,
     Spent,
+    Test,
     View,
     places,
     reader,
@@ -164,15 +165,18 @@ class _Views:
         (telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
         words = {word for path, some in asked if path == telling for word in some}
         self._telling = reader(telling)
-        self._by_word: dict[str | None, list[_View]] = {
-            word: [one for one in self.all if one.when.may_hold(telling, word)] for word in (*words, None)
+        self._every = [(one, one.fits) for one in self.all]
+        self._by_word: dict[str | None, list[tuple[_View, Test]]] = {
+            word: [(one, left) for one in self.all if (left := one.when.given(telling, word)) is not None]
+            for word in (*words, None)
         }
 
     def of(self, value: object) -> _View | None:
         """Return the view of a value, None where none fits."""
         word = self._telling(value)
-        for view in self._by_word.get(word, self.all) if word is None or isinstance(word, str) else self.all:
-            if view.fits(value):
+        told = self._by_word.get(word, self._every) if word is None or isinstance(word, str) else self._every
+        for view, fits in told:
+            if fits(value):
                 return view
         return None
 

@@ -13,16 +13,7 @@ from store.errors import UsageError
 from store.events.event import Block, BlockType, Compaction, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
-from store.formats.core.lens import (
-    BOOKKEEPING,
-    Before,
-    Gathered,
-    Header,
-    Shown,
-    View,
-    bookkeeping,
-    unknown_record,
-)
+from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, View, bookkeeping, unknown_record
 from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 from store.formats.core.splices import put
 from store.formats.pi.images import ALGORITHM, digest_of, is_reference

@@ -9,15 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 
-from store.formats.core.format import (
-    About,
-    ExternalBlob,
-    Format,
-    Resuming,
-    Source,
-    Titled,
-    first_line,
-)
+from store.formats.core.format import About, ExternalBlob, Format, Resuming, Source, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
 from store.formats.core.splices import put, spell, with_members
