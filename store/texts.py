@@ -19,11 +19,13 @@ records are turns.
 """
 
 import logging
+import os
 import sqlite3
 import struct
 import threading
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from time import monotonic
 
@@ -256,13 +258,56 @@ class Texts(PerConversation):
         for row, event in self.library.viewer.events(rows):
             yield row, event if isinstance(event, ConvfsError) else draw(row.number, event)
 
-    def content_of(self, row: EventRow) -> str | None:
-        """Return the content of an event's file, which searches cover; None if it must be drawn."""
-        if (found := self._of(row)) is None:
-            return None
-        block, at = found
-        file, end, content = block.files[at], block.files[at + 1], block.contents[at]
-        return block.data[file + content : end].decode() if content and end - file == row.file_size else None
+    def contents_of(self, rows: Iterable[EventRow]) -> Iterator[tuple[EventRow, str | None]]:
+        """Yield events with the contents of their files, which searches cover, in any order; None: it must be drawn.
+
+        Blocks are read only as far as that goes. While one is looked up, others are decompressed, on all cores.
+        """
+        left = {row.turn: row for row in rows}
+        try:
+            for turn, content in self._contents(left):
+                yield left.pop(turn), content
+        except ConvfsError as error:
+            _LOG.info(_DRAWN, error)
+        yield from ((row, None) for row in left.values())
+
+    def _contents(self, rows: Mapping[int, EventRow]) -> Iterator[tuple[int, str]]:
+        """Yield the contents that are kept, by turns, as ``rows`` are."""
+        if self._db is None and not self._is_there():
+            return
+        wanted: dict[int, list[tuple[int, EventRow]]] = {}
+        first = beyond = number = place = 0
+        for turn in sorted(turn for turn, row in rows.items() if not row.unsure):
+            if not first <= turn < beyond:
+                first, count, number, place = next(self._rows_of_spans(turn, 1), (0, 0, 0, 0))
+                beyond = first + count
+            if turn < beyond:
+                wanted.setdefault(number, []).append((place + turn - first, rows[turn]))
+        cores = len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(cores, "convfs-reading") as pool:
+            waiting: deque[Future[list[tuple[int, str]]]] = deque()
+            for number, asked in sorted(wanted.items()):
+                for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
+                    waiting.append(pool.submit(self._contents_in, row, asked))
+                if len(waiting) > 2 * cores:
+                    yield from waiting.popleft().result()
+            for one in waiting:
+                yield from one.result()
+
+    def _contents_in(self, row: Row, asked: Sequence[tuple[int, EventRow]]) -> list[tuple[int, str]]:
+        """Return the contents at some places of a block, by turns, but for those that are not the rest of a file."""
+        found: list[tuple[int, str]] = []
+        with zstd.reading(self.db.checked("blocks", row)[1], _LARGEST_BLOCK) as read:
+            [count] = _count.unpack(read(_count.size))
+            sizes = struct.unpack(f"<{3 * count}I", read(_place.size * count))
+            ends = [*accumulate(sizes[1::3])]
+            there = [(place, event) for place, event in asked if place < count]
+            files = read(max((ends[place] for place, _event in there), default=0))
+        for place, event in there:
+            content, size = sizes[3 * place : 3 * place + 2]
+            if content and size == event.file_size:
+                found.append((event.turn, files[ends[place] - size + content : ends[place]].decode()))
+        return found
 
     def _kept(self, row: EventRow, *, section: bool) -> bytes | None:
         if (found := self._of(row)) is None:

@@ -9,8 +9,8 @@ secret from anyone who reads the format's description.
 """
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import local
 from typing import BinaryIO
 
@@ -214,9 +214,20 @@ def beginning(frame: bytes | memoryview, size: int, length: int) -> bytes:
     """Return the first ``length`` bytes of the ``size`` that ``frame`` holds; errors as in :func:`decompress`."""
     if declared_size(frame, size) != size:
         raise DamageError(f"compressed content does not hold {size} bytes")
+    with reading(frame, size) as read:
+        return read(length)
+
+
+@contextmanager
+def reading(frame: bytes | memoryview, at_most: int) -> Iterator[Callable[[int], bytes]]:
+    """Yield a function that returns the next so many bytes of what ``frame`` holds, or fewer at its end.
+
+    No more is decompressed than was asked for, and a little. Errors as in :func:`decompress`.
+    """
+    declared_size(frame, at_most)
     try:
         with _decompressor(None).stream_reader(frame) as reader:
-            return reader.read(length)
+            yield reader.read
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None
 

@@ -101,18 +101,21 @@ class Steps:
         [count] = struct.unpack_from("<H", data)
         self._data = data
         self._start = 2 + 2 * count
-        self._ends = [0, *accumulate(less + 1 for less in _unpacked(data, 2, count, 0, count))]
+        self._less = _unpacked(data, 2, count, 0, count)
+        self._count = sum(self._less) + count
 
     def __iter__(self) -> Iterator[Sequence[int]]:
-        steps = self._some(0, self._ends[-1])
-        return (steps[start:end] for start, end in pairwise(self._ends))
+        steps = self._some(0, self._count)
+        ends = accumulate((less + 1 for less in self._less), initial=0)
+        return (steps[start:end] for start, end in pairwise(ends))
 
     def of(self, place: int) -> Sequence[int]:
         """Return the blocks of one word."""
-        return self._some(self._ends[place], self._ends[place + 1])
+        start = sum(self._less[:place]) + place
+        return self._some(start, start + self._less[place] + 1)
 
     def _some(self, start: int, end: int) -> Sequence[int]:
-        return _unpacked(self._data, self._start, self._ends[-1], start, end)
+        return _unpacked(self._data, self._start, self._count, start, end)
 
 
 def _packed(numbers: Sequence[int]) -> bytes:

@@ -324,19 +324,19 @@ class Finder:
     def _best(self, candidates: Iterable[Sequence[int]]) -> list[Hit]:
         """Return the hits among some candidates; each candidate is turns that all show the same."""
         asked = [turns for turns in candidates if turns and (not self._scope.some or any(self._placed(turns)))]
-        shown: list[ShownTurn] = []
-        others: list[Sequence[int]] = []
+        possible: list[tuple[Sequence[int], ShownTurn]] = []
         for turns, one in zip(asked, self._follower.reading.rows([turns[0] for turns in asked]), strict=True):
             # a damaged record is not that of the others
             readable = one if isinstance(one, tuple) else next(self._readable(turns[1:]), None)
-            if readable is not None and self._fits(readable, alone=len(turns) == 1) and self._says(readable[1]):
-                shown.append(readable)
-                others.append(turns)
+            if readable is not None and self._fits(readable, alone=len(turns) == 1):
+                possible.append((turns, readable))
+        saying = self._saying([row for _turns, (_turn, row) in possible])
+        shown = [(turns, pair) for turns, pair in possible if pair[1].turn in saying]
         found: list[tuple[tuple[int, ...], list[Hit]]] = []
-        read = self._follower.library.viewer.events([row for _turn, row in shown])
-        for turns, pair, (_row, event) in zip(others, shown, read, strict=True):
+        read = self._follower.library.viewer.events([row for _turns, (_turn, row) in shown])
+        for (turns, pair), (_row, event) in zip(shown, read, strict=True):
             if not isinstance(event, ConvfsError):
-                found += self._look(event, pair, turns)
+                found += self._look(event, pair, turns, saying[pair[1].turn])
         found.sort(key=itemgetter(0))
         return [hits[0] for _order, hits in found] + [hit for _order, hits in found for hit in hits[1:]]
 
@@ -360,19 +360,26 @@ class Finder:
         tools = (one for one in self._query.event if one.key == "tool")
         return all(one.fits(row.tool) for one in tools) and (not alone or self._query.in_time(_time_of(shown)))
 
-    def _says(self, row: EventRow) -> bool:
-        """Return whether an event may say what is asked for: what was drawn of it tells, without reading it."""
-        if not self._query.terms or (content := self._texts.content_of(row)) is None:
-            return True
+    def _saying(self, rows: Sequence[EventRow]) -> dict[int, str | None]:
+        """Return the turns of events that may say what is asked for, and their contents, None where these are unread.
+
+        What was drawn of events tells, without reading them.
+        """
+        if not self._query.terms:
+            return dict.fromkeys(row.turn for row in rows)
+        told = self._texts.contents_of(rows)
+        return {row.turn: content for row, content in told if content is None or self._says(content)}
+
+    def _says(self, content: str) -> bool:
         text = Text(content)
         return all(any(True for _line in term.lines(text)) for term in self._query.terms)
 
     def _look(
-        self, event: Event, shown: ShownTurn, turns: Sequence[int]
+        self, event: Event, shown: ShownTurn, turns: Sequence[int], content: str | None
     ) -> Iterator[tuple[tuple[int, ...], list[Hit]]]:
         """Yield the places of an event that meets the query, and how good it is, the best first."""
         query, row = self._query, shown[1]
-        seen = _Seen(self._follower.text(row, event), row, event)
+        seen = _Seen(self._follower.text(row, event) if content is None else content, row, event)
         found = seen.lines(query)
         if found is None:
             return

@@ -2,15 +2,17 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fusefs.daemon import operations
 from fusefs.text.render import FileRenderer
 from store import paths, texts
+from store.content import zstd
 from store.conversations.contexts import Append
 from store.conversations.viewer import Viewer
 from store.editing.editor import DELETED, Editor
@@ -213,7 +215,9 @@ def test_damage_is_drawn_over(root: Path) -> None:
         db.execute("UPDATE blocks SET data = substr(data, 1, 40) || x'0000' || substr(data, 43)")
         db.commit()
     with Store.open(root, renderer=FileRenderer()) as store:
+        assert [content for _row, content in store.texts.contents_of(shown(store, context))] == [None, None]
         assert told(store, context) == drawn(store, context)
+        assert [hit.row and hit.row.number for hit in store.search.run("tea")] == [1]
 
 
 def test_reclaimed_turns_leave_nothing(store: Store) -> None:
@@ -245,6 +249,58 @@ def test_a_redacted_secret_is_not_told(store: Store) -> None:
     assert b"horse" not in told(store, context)[0][0]  # type: ignore[operator]
     fill(store)
     assert told(store, context) == drawn(store, context)
+
+
+def test_contents_are_those_that_would_be_drawn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "BLOCK_BYTES", 40_000)
+    talks = [
+        talk(store, *(f"{number}: {noise(50 * number, number).decode()} ünd {LONG}" for number in range(40)), "last")
+        for _talk in range(3)
+    ]
+    rows = [row for context in talks for row in shown(store, context)]
+    assert {content for _row, content in store.texts.contents_of(rows)} == {None}
+    fill(store)
+    assert blocks(store) > 2 * 4
+    renderer = FileRenderer()
+    expected = {row.turn: renderer.content(store.records.event(row)) for row in rows}
+    for some in (rows, rows[::-7], rows[5:6], []):
+        told = [(row.turn, content) for row, content in store.texts.contents_of(some)]
+        assert sorted(told) == sorted((row.turn, expected[row.turn]) for row in some)
+    # one that would be drawn otherwise, one that is of nobody, and one whose number may yet change
+    others = [
+        structs.replace(rows[3], file_size=rows[3].file_size + 1),
+        structs.replace(rows[4], turn=10**6),
+        structs.replace(rows[5], unsure=True),
+    ]
+    told = {row.turn: content for row, content in store.texts.contents_of([*others, rows[6]])}
+    assert told == {rows[3].turn: None, 10**6: None, rows[5].turn: None, rows[6].turn: expected[rows[6].turn]}
+
+
+def test_a_block_is_read_only_as_far_as_its_contents_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "BLOCK_BYTES", 8 << 20)
+    context = talk(store, *(f"{number} {noise(200, number).decode()} {LONG}" for number in range(200)))
+    fill(store)
+    assert blocks(store) == 1
+    taken: list[int] = []
+    real = zstd.reading
+
+    @contextmanager
+    def reading(frame: bytes, at_most: int) -> Iterator[Callable[[int], bytes]]:
+        with real(frame, at_most) as read:
+
+            def counted(size: int) -> bytes:
+                data = read(size)
+                taken.append(len(data))
+                return data
+
+            yield counted
+
+    monkeypatch.setattr(zstd, "reading", reading)
+    rows = shown(store, context)
+    [(_row, content)] = store.texts.contents_of(rows[2:3])
+    assert content is not None
+    assert content.startswith("2 ")
+    assert sum(taken) < 4 * rows[0].file_size
 
 
 def test_a_search_reads_what_was_drawn(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
