@@ -9,7 +9,6 @@ had one is looked up: that takes longer the more conversations were ever edited.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Literal
 
 from msgspec import Struct
 
@@ -18,6 +17,7 @@ from store.errors import ConvfsError
 from store.events.conversation import SORTS, EventRow, Version
 from store.ids import Hash
 from store.index.catalogue import ContextEntry
+from store.relation import Relation
 from store.search.holders import TurnPlace
 from store.search.reader import TurnReader
 from store.store import Store
@@ -25,10 +25,6 @@ from store.worktree.known_files import FileRow
 
 _AT_ONCE = 256
 _MOST_PARTS = 10_000
-
-Relation = Literal["payload", "content", "output", "metadata"]
-"""The way in which something is held: as a whole record, as a content or resource of it, as an output of a tool or an
-agent, or by the conversation's metadata, such as the file that it was imported from."""
 
 
 class Holding(Struct, frozen=True):

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from fusefs.cli.output import echo
 from store.errors import NotFound, StoreBusy
-from store.paths import LOCK, TURNS
+from store.paths import CHECKED, LOCK, TURNS
 
 if TYPE_CHECKING:
     from store.conversations.listing import Listing
     from store.service.call import Emit, Invocation, Item, T
-    from store.service.client import Client
+    from store.service.caller import Caller
     from store.store import Store
 
 _PATIENCE_SECONDS = 10.0
@@ -41,18 +41,29 @@ def store_root(chosen: Path | None) -> Path:
     return platformdirs.user_data_path("convfs", appauthor=False)
 
 
-def running(root: Path) -> Client | None:
+def running(root: Path) -> Caller | None:
     """Return a connection to the daemon that holds the store at ``root``, None if no daemon does."""
     from store.service.address import sockets
 
     if not any(path.exists() for path in sockets(root)):
         return None
-    from store.service.client import Client, ServiceGone
+    from store.service.caller import Caller, ServiceGone
 
     try:
-        return Client.of(root)
+        return Caller.of(root)
     except ServiceGone:
         return None
+
+
+def daemon(root: Path) -> Caller | None:
+    """Return what :func:`running` does, once it is said which damage the daemon has found."""
+    client = running(root)
+    if client is not None and (root / CHECKED).exists():
+        from store.upkeep.log_check import noted_damage
+
+        for line in noted_damage(root):
+            echo(f"convfs: {line}", err=True)
+    return client
 
 
 def exists(root: Path) -> bool:
@@ -82,7 +93,7 @@ def open_store(root: Path, *, create: bool = False) -> Store:
     return store
 
 
-def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
+def daemon_or_store(root: Path, *, create: bool = False) -> Caller | Store:
     """Return a connection to the daemon that holds the store at ``root``, or the opened store if there is none.
 
     Waits for commands that hold the store for a moment. Raises StoreBusy if a process keeps holding it without
@@ -90,11 +101,7 @@ def daemon_or_store(root: Path, *, create: bool = False) -> Client | Store:
     """
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        if client := running(root):
-            from store.upkeep.log_check import noted_damage
-
-            for line in noted_damage(root):
-                echo(f"convfs: {line}", err=True)
+        if client := daemon(root):
             return client
         try:
             return open_store(root, create=create)
@@ -120,10 +127,10 @@ def _holder(root: Path) -> str:
 def reach(root: Path, *, create: bool = False) -> Iterator[Backend]:
     """Reach the store at ``root``, wherever it is held; raises as :func:`daemon_or_store`."""
     from store.service.call import Holder
-    from store.store import Store
+    from store.service.caller import Caller
 
     with daemon_or_store(root, create=create) as found:
-        yield Holder(found) if isinstance(found, Store) else found
+        yield found if isinstance(found, Caller) else Holder(found)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 from fusefs.cli.output import columns, echo_json, local_time, write_text
 
 if TYPE_CHECKING:
-    from fusefs.daemon.operations import BlameLine
+    from fusefs.daemon.answers import BlameLine
 
 _NOBODY = "no conversation known"
 

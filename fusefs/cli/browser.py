@@ -26,7 +26,7 @@ from store import visible
 from store.conversations.lines import ConversationLine
 
 if TYPE_CHECKING:
-    from fusefs.daemon.operations import HitLine
+    from fusefs.daemon.answers import HitLine
 
 _HITS = 200
 _TITLES = 20

@@ -21,7 +21,7 @@ from store import visible
 from store.errors import ConvfsError
 
 if TYPE_CHECKING:
-    from store.service.client import Client
+    from store.service.caller import Caller
     from store.store import Store
 
 
@@ -102,11 +102,11 @@ def held_alone(root: Path) -> Store:
     """
     from fusefs.cli.backend import daemon_or_store
     from store.errors import Conflict
-    from store.service.client import Client, ServiceGone
+    from store.service.caller import Caller, ServiceGone
 
     while True:
         found = daemon_or_store(root, create=True)
-        if not isinstance(found, Client):
+        if not isinstance(found, Caller):
             return found
         with found, suppress(ServiceGone):
             who, how = whose(found)
@@ -114,7 +114,7 @@ def held_alone(root: Path) -> Store:
         # it has ended since
 
 
-def whose(client: Client) -> tuple[str, str]:
+def whose(client: Caller) -> tuple[str, str]:
     """Return the holder of the store, as the beginning of a sentence, and the command that ends it."""
     from fusefs.cli.output import command_line
     from store.service.operations import status as asked

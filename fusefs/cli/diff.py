@@ -10,7 +10,7 @@ from fusefs.cli.output import columns, echo_json, write_text
 from store import visible
 
 if TYPE_CHECKING:
-    from fusefs.daemon.operations import Difference, DiffSums
+    from fusefs.daemon.answers import Difference, DiffSums
 
 _MARKS = 40
 """The most marks for the lines of an event."""
@@ -31,10 +31,11 @@ def diff(store: Path | None, before: str, after: str, stat: bool, as_json: bool)
     """
     from fusefs.cli.conversations import states_located
     from fusefs.daemon import operations
+    from fusefs.daemon.answers import State
 
     found: list[Difference] = []
     with states_located(store, (before, after)) as (backend, (a, b)):
-        states = operations.State(*a), operations.State(*b)
+        states = State(*a), State(*b)
         sums = backend.call(operations.diff(*states, summary=stat), found.extend if stat or as_json else _write)
     if as_json:
         echo_json({"differences": found, "summary": sums})

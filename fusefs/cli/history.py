@@ -23,7 +23,7 @@ def log(store: Path | None, conversation: str, as_json: bool) -> None:
     CONV is PROJECT/NAME, an id, or a path in the mount.
     """
     from fusefs.cli.conversations import located
-    from store.editing.editor import LogLine
+    from store.conversations.lines import LogLine
     from store.service import operations
 
     lines: list[LogLine] = []

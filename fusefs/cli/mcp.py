@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
-    from fusefs.daemon.operations import HitLine
+    from fusefs.daemon.answers import HitLine
 
 P = ParamSpec("P")
 
@@ -59,7 +59,7 @@ def server(store: Path | None, *, write: bool) -> MCPServer:
     from fusefs.cli.backend import reach, store_root
     from fusefs.cli.conversations import located
     from fusefs.daemon import operations as shown
-    from fusefs.daemon.operations import HoldingLine
+    from fusefs.daemon.answers import HoldingLine
     from store.conversations.lines import ConversationLine
     from store.formats.core.media import file_uri
     from store.service import operations

@@ -22,7 +22,7 @@ from store import visible
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
-    from fusefs.daemon.operations import HitLine
+    from fusefs.daemon.answers import HitLine
     from store.search.terms import Term
 
 Take = Callable[[list["HitLine"]], None]
@@ -70,12 +70,13 @@ def search(store: Path | None, query: tuple[str, ...], limit: int | None, as_jso
     $PAGER. A lower-case QUERY is case-insensitive. Exits with 1 if nothing is found.
     """  # noqa: D301  (click takes the character for a mark)
     from fusefs.daemon import operations
-    from store.ids import now_ms
-    from store.search.query import parse
 
     said = " ".join(query)
     form: _Form = _array if as_json else _lines
     if sys.stdout.isatty() and not as_json:
+        from store.ids import now_ms
+        from store.search.query import parse
+
         form = partial(_grouped, partial(_spans, parse(said, now_ms()).spoken))
     with _telling(store, form) as (backend, take):
         backend.call(operations.search(said, limit or 0), take)

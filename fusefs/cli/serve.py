@@ -70,11 +70,11 @@ def _on_streams(root: Path) -> None:
     from fusefs.cli.backend import daemon_or_store
     from fusefs.daemon.calls import ALL_OPERATIONS
     from store.service import server
-    from store.service.client import Client
+    from store.service.caller import Caller
 
     prepare()
     with daemon_or_store(root, create=True) as found:
-        if isinstance(found, Client):
+        if isinstance(found, Caller):
             assert found.path is not None
             _pass_on(found.path)
         else:

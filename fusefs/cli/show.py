@@ -126,23 +126,31 @@ def ls(store: Path | None, project: str, every: bool, as_json: bool) -> None:
 
 
 def _list(root: Path, project: str, every: bool, take: Callable[[list[NestedLine]], None]) -> None:
-    """Hand out conversations in pages, without opening the store where a glance tells."""
-    from fusefs.cli.backend import glanced, reach
-    from store.conversations.lines import nested_lines
-    from store.conversations.listing import NotMeasured
+    """Hand out conversations in pages, without opening the store where a daemon or a glance tells."""
+    from fusefs.cli.backend import daemon, reach
+
+    client = daemon(root)
+    if client is None and (pages := _glanced(root, project, every)) is not None:
+        for page in pages:
+            take(page)
+        return
+    from store.service.operations import list_nested
+
+    with client or reach(root) as backend:
+        backend.call(list_nested(project, every), take)
+
+
+def _glanced(root: Path, project: str, every: bool) -> list[list[NestedLine]] | None:
+    """Return conversations in pages, None where the store must be opened to list them."""
+    from fusefs.cli.backend import glanced
+    from store.conversations.listing import NotMeasured, nested_lines
     from store.errors import DamageError
 
     with glanced(root) as listing, suppress(NotMeasured, DamageError):
         if listing is not None:
             # whole, before anything is handed out: who opens the store measures what is missing, and mends
-            pages = list(nested_lines(listing, project, every=every))
-            for page in pages:
-                take(page)
-            return
-    from store.service.operations import list_nested
-
-    with reach(root) as backend:
-        backend.call(list_nested(project, every), take)
+            return list(nested_lines(listing, project, every=every))
+    return None
 
 
 def _table(lines: list[NestedLine]) -> None:
@@ -181,7 +189,6 @@ def show(store: Path | None, conversation: str, as_json: bool, files: bool, form
     """
     from fusefs.cli.conversations import located
     from fusefs.daemon import operations
-    from store.service.transfers import exported_names
 
     if format_name and not files:
         raise click.UsageError("--format goes with --files")
@@ -189,6 +196,8 @@ def show(store: Path | None, conversation: str, as_json: bool, files: bool, form
         raise click.UsageError("--json and --files are two different things to print")
     with located(store, conversation) as (backend, found):
         if files:
+            from store.service.transfers import exported_names
+
             for name in backend.call(exported_names(found.id, format_name or "jp")):
                 echo(os.fsdecode(name))
         else:

@@ -12,7 +12,7 @@ from store import visible
 
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
-    from fusefs.daemon.operations import HitLine
+    from fusefs.daemon.answers import HitLine
     from store.conversations.lines import ConversationLine
     from store.store import Store
 
@@ -31,12 +31,12 @@ class Source:
 
     def __enter__(self) -> Self:
         from fusefs.cli.backend import daemon_or_store
-        from store.service.client import Client
+        from store.service.caller import Caller
 
         found = daemon_or_store(self.root)
         self._stack = ExitStack()
         self._own: Store | None = None
-        if isinstance(found, Client):
+        if isinstance(found, Caller):
             found.close()
         else:
             self._own = self._stack.enter_context(found)
@@ -58,12 +58,12 @@ class Source:
     def backend(self) -> Iterator[Backend]:
         """Reach the store by a connection of its own: a call that is broken off ends with it."""
         from store.service.call import Holder
-        from store.service.client import Client
+        from store.service.caller import Caller
 
         if self._own is not None:
             yield Holder(self._own)
         else:
-            with Client.of(self.root) as client:
+            with Caller.of(self.root) as client:
                 yield client
 
     def latest(self, words: tuple[str, ...] = (), skipped: int = 0) -> list[ConversationLine]:

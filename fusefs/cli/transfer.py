@@ -292,17 +292,17 @@ def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
     from fusefs.cli.backend import exists, reach, require
     from fusefs.cli.mounts import convfs_above, root_of
     from store.disk.files import temporary_folder
-    from store.service.client import Client
+    from store.service.caller import Caller
 
     if place.startswith(_SSH):
-        with Client(command=_ssh(place)) as client:
+        with Caller(command=_ssh(place)) as client:
             yield client
         return
     path = Path(os.path.abspath(os.path.expanduser(place)))
     if (mount := convfs_above(path)) is not None:
         path = root_of(mount)
     elif path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        with Client(path) as client:
+        with Caller(path) as client:
             yield client
         return
     if not leaving:

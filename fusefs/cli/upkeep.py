@@ -90,7 +90,7 @@ def _free(store: Path | None) -> Path:
     from fusefs.cli.backend import require, running, store_root
     from fusefs.cli.daemon import whose
     from store.errors import Conflict
-    from store.service.client import ServiceGone
+    from store.service.channel import ServiceGone
 
     root = store_root(store)
     require(root)

@@ -12,7 +12,7 @@ from fusefs.cli.output import echo_json
 from store import visible
 
 if TYPE_CHECKING:
-    from fusefs.daemon.operations import HoldingLine, Known
+    from fusefs.daemon.answers import HoldingLine, Known
     from store.service.call import Invocation
 
 _HASH = re.compile(r"[0-9a-fA-F]{64}")

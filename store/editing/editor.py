@@ -10,11 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from msgspec import Struct
-
 from store.commit.request import ContextHead, NewTurn, Request
 from store.conversations import branch
 from store.conversations.contexts import Append
+from store.conversations.lines import LogLine
 from store.conversations.viewer import LARGEST_VIEWED
 from store.disk import turn_format
 from store.disk.head_format import AGAIN, AMENDS, SAVES
@@ -78,15 +77,6 @@ class _Records:
         for number in self._numbers:
             if (record := self._record(number)) is not None:
                 yield number, record
-
-
-class LogLine(Struct, frozen=True):
-    """One version: its number, when it began (ISO 8601, UTC), what was done, and to which event (None: to no one)."""
-
-    version: int
-    time: str
-    action: str
-    event: int | None
 
 
 def version_log(versions: Iterable[Version]) -> list[LogLine]:

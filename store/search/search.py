@@ -44,6 +44,7 @@ from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_o
 from store.search.folding import fold
 from store.search.follower import Follower, batched
 from store.search.holders import Holders, TurnPlace
+from store.search.line import Line
 from store.search.needs import lines_with
 from store.search.query import Query, parse
 from store.search.reader import ShownTurn
@@ -59,14 +60,6 @@ _LATE = 512
 """The most turns outside the index that are looked at before those in it; more of them come after it."""
 
 _Placed = tuple[TurnPlace, ContextEntry]
-
-
-class Line(Struct, frozen=True, omit_defaults=True):
-    """A line of a file; ``number`` counts from 1. ``context``: it stands near one that was asked for."""
-
-    number: int
-    text: str
-    context: bool = False
 
 
 class Hit(Struct, frozen=True):

@@ -7,7 +7,6 @@ have been copied. Client and service agree on the directory by its key (``store.
 """
 
 import contextlib
-import ipaddress
 import os
 import socket
 import stat
@@ -156,6 +155,9 @@ def parsed(place: str) -> tuple[str, int]:
 
 def loopback(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
     """Return the family and the address of a host of this machine; UsageError where others could reach it."""
+    # here, as most connect to a socket in a directory
+    import ipaddress
+
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:

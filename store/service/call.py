@@ -2,6 +2,9 @@
 
 A :class:`Call` is a row of a :class:`Table`: a number and a function. The function's parameters are the fields of the
 request, its result is the answer. Over the socket both travel as JSON, within a process as they are.
+
+A client needs only the types of a call. So the tables of the command's calls for conversations import these, and their
+functions what they work with.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import (
+    TYPE_CHECKING,
     Any,
     AnyStr,
     Concatenate,
@@ -29,7 +32,9 @@ import msgspec
 from msgspec import Struct, json, structs
 
 from store.service.wire import Buffer
-from store.store import Store
+
+if TYPE_CHECKING:
+    from store.store import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,8 +58,7 @@ _BOUND = ("self", "holder", "emit")
 _CHUNK = 64 << 10
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The process that holds a store: a daemon, or a command that opened the store for itself.
 
     ``mountpoint`` is where this process mounts the store and ``socket`` where it answers, "" for nowhere; ``stop``

@@ -1,13 +1,14 @@
 """One connection to a service, for callers that block: frames there and back, no more."""
 
+from __future__ import annotations
+
 import contextlib
 import os
-import random
 import select
 import socket
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, json
 
@@ -17,12 +18,18 @@ from store.service import address, frames
 from store.service.frames import BadFrame, Frame
 from store.service.wire import SAME_STORE, Hello, HelloAnswer
 
+if TYPE_CHECKING:
+    import subprocess
+
 _FIRST_SECONDS = 0.02
 _LONGEST_SECONDS = 1.0
 
 
 def pauses(patience: float) -> Iterator[float]:
     """Yield seconds to wait, each time longer, until they add up to ``patience``."""
+    # here, as few wait
+    import random
+
     pause, waited = _FIRST_SECONDS, 0.0
     while waited < patience:
         # clients that lost the same service must not all come back at once
@@ -130,6 +137,8 @@ class Channel:
 
     def _start(self, command: Sequence[str]) -> None:
         """Start a program whose standard streams are the connection."""
+        import subprocess
+
         own, its = socket.socketpair()
         with its:
             try:
@@ -165,6 +174,8 @@ class Channel:
         """Close the connection, and end the calls still running for it."""
         self._socket.close()
         if self._program is not None:
+            import subprocess
+
             try:
                 # it ends where its input does
                 self._program.wait(_END_SECONDS)

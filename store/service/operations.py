@@ -1,20 +1,19 @@
 """The calls of the command for conversations: find, restore, fork; and who holds the store."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import Struct, structs
 
-from store.conversations import lines
-from store.conversations.lines import ConversationLine, NestedLine
-from store.conversations.named import find_named
-from store.conversations.places import Places
-from store.editing.editor import Editor, LogLine, version_log
+from store.conversations.lines import ConversationLine, LogLine, NestedLine
 from store.errors import UsageError
-from store.events.conversation import Conversation
 from store.service.call import Holder, Table
-from store.service.calls import pages_of
+
+if TYPE_CHECKING:
+    from store.events.conversation import Conversation
 
 OPERATIONS = Table()
 
@@ -29,7 +28,10 @@ class Status(Struct, frozen=True):
 
 def line_of(holder: Holder, conversation: Conversation) -> ConversationLine:
     """Return a conversation as ``ls`` shows it; its path is absolute where the holder mounts the store."""
-    return lines.line_of(Places(holder.store.catalogue), conversation, holder.mountpoint)
+    from store.conversations.listing import line_of as line
+    from store.conversations.places import Places
+
+    return line(Places(holder.store.catalogue), conversation, holder.mountpoint)
 
 
 # -- who holds the store -----------------------------------------------------------------------------------------------
@@ -79,7 +81,10 @@ def own(holder: Holder) -> Own:
 @OPERATIONS.pages(258)
 def list_conversations(holder: Holder, project: str = "") -> Iterator[list[ConversationLine]]:
     """List the conversations of a project, or of all ("")."""
-    for one in lines.some_projects(holder.store.catalogue, project):
+    from store.conversations.listing import some_projects
+    from store.service.calls import pages_of
+
+    for one in some_projects(holder.store.catalogue, project):
         for page in pages_of(holder.store, one):
             yield [line_of(holder, conversation) for conversation in page]
 
@@ -100,12 +105,16 @@ def latest(
 @OPERATIONS.pages(289)
 def list_nested(holder: Holder, project: str = "", every: bool = False) -> Iterator[list[NestedLine]]:
     """List conversations, each followed by those of its subagents; ``every``: also what listings leave out."""
-    return lines.nested_lines(holder.store.library, project, every=every, mountpoint=holder.mountpoint)
+    from store.conversations.listing import nested_lines
+
+    return nested_lines(holder.store.library, project, every=every, mountpoint=holder.mountpoint)
 
 
 @OPERATIONS.call(259)
 def find_conversation(holder: Holder, name: str) -> ConversationLine:
     """Find a conversation by ``PROJECT/NAME``, a name that stands in one project only, or an id."""
+    from store.conversations.named import find_named
+
     return line_of(holder, find_named(holder.store.library, name))
 
 
@@ -115,6 +124,8 @@ def find_conversation(holder: Holder, name: str) -> ConversationLine:
 @OPERATIONS.pages(264)
 def log(holder: Holder, conversation_id: int) -> Iterator[list[LogLine]]:
     """List the versions of a conversation."""
+    from store.editing.editor import version_log
+
     holder.store.library.conversation(conversation_id)
     yield version_log(holder.store.catalogue.versions(conversation_id))
 
@@ -122,11 +133,15 @@ def log(holder: Holder, conversation_id: int) -> Iterator[list[LogLine]]:
 @OPERATIONS.call(265)
 def restore(holder: Holder, conversation_id: int, version: int) -> None:
     """Go back to a version of the log."""
+    from store.editing.editor import Editor
+
     Editor(holder.store).restore(conversation_id, version)
 
 
 @OPERATIONS.call(266)
 def fork_as(holder: Holder, conversation_id: int, name: str, at: int = 0) -> ConversationLine:
     """Fork a conversation under a name, behind the record of the number ``at`` (0: the last)."""
+    from store.editing.editor import Editor
+
     head = Editor(holder.store).fork(conversation_id, name, at=at)
     return line_of(holder, holder.store.library.conversation(head.context))

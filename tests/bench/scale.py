@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,7 @@ PROJECTS = 100
 AT_ONCE = 1000
 """The conversations that are committed together."""
 BASE = "pyfuse3 passthrough"
+BARE = "python -c pass"
 FIRST_LISTING = {100_000: 0.3, 1_000_000: 1.0}
 """The seconds that a mount of so many conversations may take, and the first listing with it."""
 LISTED = 0.05
@@ -167,21 +169,37 @@ def _commands(work: Path, *, quick: bool, rounds: int) -> None:
     corpus.write_corpus(source, sessions=20 if quick else 440, events=50, projects=20)
     run([*mounts.convfs_command(store), "import", source / "projects"])
     convfs = mounts.convfs_command(store)
-    asked: dict[str, list[str | Path]] = {"python -c pass": [sys.executable, "-c", "pass"]}
-    for words in (["--help"], ["ls"], ["stats"], ["where", "file:///none"], ["search", corpus.NEEDLE]):
-        asked[f"convfs {words[0]}"] = [*convfs, *words]
+    needed = {"--help": [], "ls": [], "stats": [], "where": ["file:///none"], "search": [corpus.NEEDLE], "show": ["1"]}
+    asked = {f"convfs {name}": [*convfs, name, *words] for name, words in needed.items()}
+    middle = _taken(asked, rounds)
+    with mounts.mounted(mounts.convfs(store), work / "mnt-commands", work / "commands.log"):
+        answered = _taken(asked, rounds)
+    base, mounted_base = middle[BARE], answered[BARE]
+    rows = [
+        (name, seconds(time), seconds(max(time - base, 0.0)), seconds(max(answered[name] - mounted_base, 0.0)))
+        for name, time in middle.items()
+    ]
+    print_table(
+        "Commands",
+        ("", "whole", "beyond Python", "beyond Python, mounted"),
+        rows,
+        "Mounted: the same command while a daemon mounts the store, and answers it.",
+    )
+    compared("convfs ls, beyond Python", middle["convfs ls"] - base, LISTED, seconds)
+    compared("convfs ls, mounted, beyond Python", answered["convfs ls"] - mounted_base, LISTED, seconds)
 
-    def whole(command: list[str | Path], _number: int) -> float:
+
+def _taken(asked: Mapping[str, Sequence[str | Path]], rounds: int) -> dict[str, float]:
+    """Return how long commands take, and Python by itself, run in turns."""
+
+    def whole(command: Sequence[str | Path], _number: int) -> float:
         # without this, Python compiles everything each time
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return timed(lambda: subprocess.run(command, env=kept, capture_output=True, check=False))
 
-    taken = interleaved(3 * rounds, {name: partial(whole, command) for name, command in asked.items()})
-    middle = {name: median(times) for name, times in taken.items()}
-    base = middle["python -c pass"]
-    rows = [(name, seconds(time), seconds(max(time - base, 0.0))) for name, time in middle.items()]
-    print_table("Commands", ("", "whole", "beyond Python"), rows)
-    compared("convfs ls, beyond Python", middle["convfs ls"] - base, LISTED, seconds)
+    commands = {BARE: [sys.executable, "-c", "pass"], **asked}
+    taken = interleaved(3 * rounds, {name: partial(whole, command) for name, command in commands.items()})
+    return {name: median(times) for name, times in taken.items()}
 
 
 def main() -> None:

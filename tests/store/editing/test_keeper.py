@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from store.conversations.contexts import Append
-from store.editing.editor import DELETED, Editor, LogLine, version_log
+from store.conversations.lines import LogLine
+from store.editing.editor import DELETED, Editor, version_log
 from store.errors import Conflict, NotFound, UsageError
 from store.store import Store
 from tests.store.editing.records import TYPE, conversation, dialogue, history, said, shown

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.daemon.calls import ALL_OPERATIONS
 from fusefs.text import RENDERER_VERSION
 from fusefs.text.render import FileRenderer
 from store import paths
-from store.conversations.lines import nested_lines
-from store.conversations.listing import NotMeasured
+from store.conversations.listing import NotMeasured, nested_lines
+from store.service.server import Service, serving
 from store.settings import Settings
 from store.store import Store
 from store.upkeep.glance import glance
@@ -112,17 +113,43 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
         told(tmp_path / "store")
 
 
-def test_a_command_that_lists_loads_nothing_that_opens_a_store(tmp_path: Path) -> None:
-    make(tmp_path / "store")
+OPENING = {"store.store", "store.upkeep.recovery", "store.formats.registry", "store.service.client", "trio"}
+"""Modules that who opens a store, or serves one, loads."""
+
+
+def loaded(root: Path, *command: str) -> tuple[list[str], set[str]]:
+    """Run a command on a store; return the lines that it prints, and the modules that it has loaded."""
     program = (
         "import sys; from fusefs.cli.main import main\n"
-        "try: main(['--store', sys.argv[1], 'ls'])\nfinally: print(*sys.modules)"
+        "try: main(sys.argv[1:])\nfinally: print(*sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "store"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, "--store", root, *command], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    *lines, loaded = done.stdout.splitlines()
+    *lines, modules = done.stdout.splitlines()
+    return lines, set(modules.split())
+
+
+def test_a_command_that_lists_loads_nothing_that_opens_a_store(tmp_path: Path) -> None:
+    make(tmp_path / "store")
+    lines, modules = loaded(tmp_path / "store", "ls")
     assert len(lines) == 4
-    modules = set(loaded.split())
-    assert not modules & {"store.store", "store.upkeep.recovery", "store.formats.registry", "store.service.client"}
-    assert not modules & {"fusefs.text.render", "zstandard", "pyfastcdc", "trio", "rich", "platformdirs", "ctypes"}
+    assert not modules & OPENING
+    assert not modules & {"fusefs.text.render", "zstandard", "pyfastcdc", "rich", "platformdirs", "ctypes"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ls",), ("log", "1"), ("show", "1"), ("search", "look"), ("grep", "look"), ("diff", "1", "1"), ("where", "p:q")],
+    ids=lambda command: command[0],
+)
+def test_nor_does_one_that_a_daemon_answers(tmp_path: Path, command: tuple[str, ...]) -> None:
+    root = tmp_path / "store"
+    make(root)
+    with Store.open(root, renderer=FileRenderer()) as store, serving(Service(store, ALL_OPERATIONS)):
+        if command[0] == "where":
+            command = ("where", store.contexts.last(1, 1)[0].payload_hash.hex())
+        _lines, modules = loaded(root, *command)
+    assert "store.service.caller" in modules
+    assert not modules & OPENING
+    assert not modules & {"store.index.database", "store.editing.editor", "store.service.calls", "zstandard", "sqlite3"}
