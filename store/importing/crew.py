@@ -6,6 +6,8 @@ asked for in the order in which they were given, so little has to wait: of each 
 leaves its sessions unprepared, and the import does by itself what is left.
 """
 
+import fcntl
+import gc
 import os
 import pickle
 import queue
@@ -35,6 +37,10 @@ from store.texts import Block
 _MOST_PROCESSES = 8
 _HELD_BYTES = 8 << 20
 """The bytes of answers of one process that wait; it goes on when they are fewer."""
+_OBJECTS = 20_000
+"""The new objects after which Python looks for garbage among them: there is hardly any, and looking takes a tenth."""
+_PIPE_BYTES = 1 << 20
+"""The most that a pipe holds where anybody may have it: fewer turns of who writes and who reads."""
 _START = "import sys; sys.path[:] = sys.argv[1:]; from store.importing.crew import main; main()"
 
 _size = struct.Struct("<I")
@@ -155,6 +161,9 @@ class _Member:
         assert self._process.stdout is not None
         self._orders: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
+        # a user who has many pipes already has smaller ones
+        with suppress(OSError):
+            fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._changed = threading.Condition()
         self._held: deque[tuple[int, bytes]] = deque()
         self._held_bytes = 0
@@ -292,6 +301,8 @@ def main() -> None:
     # who imports tells of pages that are wrong
     learn(formats)
     preparer = Preparer(*setting)
+    gc.freeze()
+    gc.set_threshold(_OBJECTS)
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -329,6 +340,7 @@ def _message(pipe: FileIO) -> bytes | None:
 
 
 def _answer(pipe: FileIO, job: int, data: bytes, what: int) -> None:
-    left = memoryview(_head.pack(job, len(data), what) + data)
-    while left:
-        left = left[pipe.write(left) :]
+    for part in (_head.pack(job, len(data), what), data):
+        left = memoryview(part)
+        while left:
+            left = left[pipe.write(left) :]

@@ -73,7 +73,7 @@ class Collected:
         """Add the words of a text in UTF-8 (``store.search.words``) to the block at hand."""
         runs = self._collected.add(text if text.isascii() else fold(text.decode()).encode())
         if runs:
-            self._collected.put(word for run in runs for word in words_of_run(run))
+            self._collected.put(chain.from_iterable(map(words_of_run, runs)))
 
     def next(self) -> None:
         """End the block at hand: what follows is in the next one."""

@@ -49,7 +49,7 @@ _AT_ONCE = 8
 """How many segments of about one size are merged."""
 _RECENT_BYTES = 16 << 20
 _COUNTED_BYTES = 8 << 10
-_LEVEL, _MERGED_LEVEL = 3, 6
+_LEVEL, _MERGED_LEVEL = 1, 6
 """Most segments are soon merged."""
 _WORTH = 100
 """A text is read in the time that it takes to look up where so many words are."""

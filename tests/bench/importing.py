@@ -141,6 +141,7 @@ def bench_kinds(directory: Path, *, quick: bool = False, rounds: int | None = No
 _IMPORT = """
 import json, resource, sys, time
 from pathlib import Path
+import fusefs.cli  # a command looks for garbage less often
 from fusefs.text.render import FileRenderer
 from store.importing.importer import Importer
 from store.store import Store
