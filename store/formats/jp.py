@@ -559,14 +559,7 @@ class Jp(Format):
     first_type = JpConfigLens.type_name
     joints = (b"[\n  ", b",\n  ", b"\n]")
     describing = frozenset((_METADATA,))
-    kept = ("$XDG_DATA_HOME/jp/workspace/*/conversations",)
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        """Yield the conversations of the workspace around ``cwd`` and the user's private ones of every workspace."""
-        around = (folder / ".jp" / "conversations" for folder in (cwd, *cwd.parents))
-        if (shared := next((folder for folder in around if folder.is_dir()), None)) is not None:
-            yield shared
-        yield from super().homes(home, cwd)
+    kept = (".../.jp/conversations", "$XDG_DATA_HOME/jp/workspace/*/conversations")
 
     def claim(self, look: Look) -> Source | None:
         """Claim a conversation's directory, or its ``events.json``, by how that begins or by where it lies."""

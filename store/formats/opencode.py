@@ -391,9 +391,9 @@ _is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
 
 
 _MARKS = {
-    ("message", "rowid"): "SELECT session_id FROM message WHERE rowid >= ?",
-    ("part", "rowid"): "SELECT session_id FROM message WHERE id IN (SELECT message_id FROM part WHERE rowid >= ?)",
-    ("session", "time_updated"): "SELECT id FROM session WHERE time_updated >= ?",
+    "message.rowid": "SELECT session_id FROM message WHERE rowid >= ?",
+    "part.rowid": "SELECT session_id FROM message WHERE id IN (SELECT message_id FROM part WHERE rowid >= ?)",
+    "session.time_updated": "SELECT id FROM session WHERE time_updated >= ?",
 }
 """Columns that rise with what is written, and the sessions that were written to since."""
 
@@ -479,17 +479,14 @@ class Opencode(DatabaseFormat):
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
         if _has_newer(database):
             return {}
-        there = ((table, column) for table, column in _MARKS if column in {"rowid", *columns_of(database, table)})
+        places = (mark.split(".") for mark in _MARKS)
+        there = ((table, column) for table, column in places if column in {"rowid", *columns_of(database, table)})
         queries = {f"{table}.{column}": f"SELECT max({column}) FROM {table}" for table, column in there}
         return {name: database.execute(query).fetchone()[0] for name, query in queries.items()}
 
     def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
-        found: dict[str, None] = {}
-        for (table, column), query in _MARKS.items():
-            mark = since.get(f"{table}.{column}")
-            found |= dict.fromkeys(name for (name,) in database.execute(query, [mark if mark is not None else -1]))
         begun = "SELECT * FROM session WHERE id = ?1 AND EXISTS (SELECT 1 FROM message WHERE session_id = ?1)"
-        for name in found:
+        for name in sqlite.written_since(database, _MARKS, since):
             for session in dictionaries(database, begun, name):
                 yield from _lines_of(database, session)
 

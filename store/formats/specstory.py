@@ -10,7 +10,6 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from store.errors import UsageError
@@ -112,11 +111,7 @@ class SpecStory(Format):
     lenses = (SpecStoryLens(),)
     main_type = SpecStoryLens.type_name
     joints = (b"", b"\n\n", b"\n")
-
-    def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
-        around = (folder / ".specstory" / "history" for folder in (cwd, *cwd.parents))
-        if (found := next((folder for folder in around if folder.is_dir()), None)) is not None:
-            yield found
+    kept = (".../.specstory/history",)
 
     def claim(self, look: Look) -> Source | None:
         return Source(self.name, look.path, look.path) if _begins(look.head) else None

@@ -25,7 +25,7 @@ _NEVER_EMPTY = frozenset(("tool_calls", "toolCalls"))
 
 
 class Holder(Protocol):
-    """A lens's answers on where its records hold blocks."""
+    """A lens's answers on where its records hold blocks. A default left as it is means that they do so nowhere."""
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         """Return the element that holds a text, whose block is called ``name``, in the list at ``path``.
@@ -33,18 +33,23 @@ class Holder(Protocol):
         A text at ``path`` may become such a list. None: no texts stand there. Raises UsageError where they do, but
         cannot be added.
         """
+        return None
 
     def room(self, record: JsonObject) -> ValuePath | None:
         """Return the place for the content of a record that shows none; None: it has none."""
+        return None
 
     def decoder(self, record: JsonObject, path: ValuePath) -> Decode | None:
         """Return the decoder for the string at ``path``, or for every one in the value there, when it is shown."""
+        return None
 
     def mirrors(self, record: JsonObject) -> Iterable[tuple[ValuePath, ValuePath]]:
         """Yield the places of two values that stay the same where they are the same, the shown one first."""
+        return ()
 
     def goes_along(self, record: JsonObject, path: ValuePath, at: int) -> Sequence[tuple[ValuePath, int]]:
         """Return the elements, each by its list and position, that repeat element ``at`` of the list at ``path``."""
+        return ()
 
 
 class Wanted(NamedTuple):

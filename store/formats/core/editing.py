@@ -6,7 +6,7 @@ Rendering, editing, search and resources see only events; they know no format. A
 
 import math
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from binascii import b2a_base64
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import ClassVar
@@ -15,8 +15,8 @@ from store.errors import UsageError
 from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, NewBlock, Resource, ValuePath
 from store.events.usage import Running, Usage
 from store.formats.core import documents
-from store.formats.core.arranging import Arrangement, outline, wanted_blocks
-from store.formats.core.blocks import Decode, string_before, within
+from store.formats.core.arranging import Arrangement, Holder, outline, wanted_blocks
+from store.formats.core.blocks import string_before, within
 from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
@@ -117,7 +117,7 @@ Near = Iterable[tuple[int, bytes]]
 """Records near another one, the nearest first, each with its number."""
 
 
-class Lens(ABC):
+class Lens(Holder):
     """Sees payloads of one type as events. A default left as it is means that the format has nothing special there."""
 
     type_name: str
@@ -173,29 +173,9 @@ class Lens(ABC):
         """
         return {}
 
-    def decoder(self, record: JsonObject, path: ValuePath) -> Decode | None:
-        """Return the decoder for the string at ``path``, or for every one in the value there, when it is shown."""
-        return None
-
     def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
         """Return ``payload`` with ``content`` in the place of a value, other than a string, that names content."""
         raise UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
-
-    def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
-        """See :meth:`store.formats.core.arranging.Holder.part`."""
-        return None
-
-    def room(self, record: JsonObject) -> ValuePath | None:
-        """See :meth:`store.formats.core.arranging.Holder.room`."""
-        return None
-
-    def mirrors(self, record: JsonObject) -> Iterable[tuple[ValuePath, ValuePath]]:
-        """See :meth:`store.formats.core.arranging.Holder.mirrors`."""
-        return ()
-
-    def goes_along(self, record: JsonObject, path: ValuePath, at: int) -> Sequence[tuple[ValuePath, int]]:
-        """See :meth:`store.formats.core.arranging.Holder.goes_along`."""
-        return ()
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         """Yield the calls and results in a record, as far as their counterparts are in other records."""

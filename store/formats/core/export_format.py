@@ -28,7 +28,7 @@ from store.formats.core.archives import archive_at, is_archive, join_members, re
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
 from store.formats.core.json_cuts import end_of
-from store.formats.core.json_spans import member_spans, members, value_end
+from store.formats.core.json_spans import LITERAL, member_spans, members, value_end
 from store.formats.core.json_view import JsonObject, as_text, decode
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
@@ -246,13 +246,12 @@ class _Tree:
         return found
 
 
-_LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
 _NEXT_OBJECT = re.compile(rb'\{\s*+"')
-_key = re.compile(rb"\s*+(" + _LITERAL + rb")\s*+:\s*+", re.DOTALL).match
-_SCALAR = _LITERAL + rb'|[^\s,\[\]{}"]++'
+_key = re.compile(rb"\s*+(" + LITERAL + rb")\s*+:\s*+", re.DOTALL).match
+_SCALAR = LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
-    rb"\{\s*+(" + _LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + _LITERAL + rb")\s*+:)?", re.DOTALL
+    rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?", re.DOTALL
 ).match
 _separator = re.compile(rb"\s*+,?\s*+").match
 _after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
@@ -438,7 +437,7 @@ def _like(data: memoryview, position: int, *, named: bool = False) -> re.Pattern
     pattern = rb"\{\s*+" + re.escape(begins[1]) + rb"\s*+:"
     if begins[2] is not None:
         pattern += rb"\s*+(?:" + _SCALAR + rb")\s*+,\s*+" + re.escape(begins[2]) + rb"\s*+:"
-    return re.compile((_LITERAL + rb"\s*+:\s*+" if named else b"") + pattern, re.DOTALL)
+    return re.compile((LITERAL + rb"\s*+:\s*+" if named else b"") + pattern, re.DOTALL)
 
 
 _object_begins = re.compile(rb'(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*+"').match

@@ -204,7 +204,10 @@ class Format(Protocol):
         return ""
 
     kept: Sequence[str] = ()
-    """The places of sessions: ``~``, ``$NAME`` (passed over where it is not set), ``*``, ``./`` for where one works."""
+    """The places of sessions: ``~``, ``$NAME`` (passed over where it is not set), ``*``.
+
+    ``./`` is where one works, ``.../`` that or the nearest folder above which has such a place.
+    """
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the files and directories in which the tool keeps this user's sessions (only ones that exist)."""

@@ -3,8 +3,11 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
+_NEAREST = ".../"
+"""The beginning of a place in the folder where one works, or in the nearest one above that has it."""
 _variable = re.compile(r"\$([A-Z_]+)").sub
 
 
@@ -24,7 +27,10 @@ def first(spelled: Iterable[str], home: Path) -> Path:
 
 
 def _existing(spelled: str, home: Path, cwd: Path) -> Iterator[Path]:
-    for path in expanded(spelled, home):
+    for path in expanded(spelled.removeprefix(_NEAREST), home):
+        if spelled.startswith(_NEAREST):
+            yield from islice(filter(Path.exists, (folder / path for folder in (cwd, *cwd.parents))), 1)
+            continue
         path = cwd / path if spelled.startswith("./") else path
         beginning, star, _pattern = str(path).partition("*")
         root = Path(beginning) if beginning.endswith("/") else Path(beginning).parent

@@ -16,17 +16,17 @@ from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core.json_view import BYTE_ORDER_MARK, PADDING, as_text, decode, is_strict_json
 
-_LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_literal = re.compile(_LITERAL, re.DOTALL)
+LITERAL = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_literal = re.compile(LITERAL, re.DOTALL)
 _blanks = re.compile(rb"[ \t\r\n]*+")
-_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + _LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])', re.DOTALL)
+_to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])', re.DOTALL)
 _scalar = re.compile(rb'[^ \t\r\n,:\[\]{}"]++')
 _OBJECT, _LIST, _COMMA, _COLON, _QUOTE = b'{[,:"'
 _END_OF_OBJECT, _END_OF_LIST = b"}]"
 _BLANK = b" \t\r\n"
 _LARGE = 16 * 1024
 """An object of more bytes is read by a parser, which is faster by far."""
-_next_key = re.compile(rb"[{,]\s*+(" + _LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
+_next_key = re.compile(rb"[{,]\s*+(" + LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 

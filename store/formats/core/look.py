@@ -10,7 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import DamageError
+from store.errors import DamageError, UsageError
+from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.json_beginning import completed
 from store.formats.core.json_view import BYTE_ORDER_MARK, JsonObject, decode, is_object
 
@@ -29,6 +30,15 @@ def open_regular(path: Path) -> BinaryIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def read_document(path: Path) -> bytes:
+    """Return a regular file that is read whole. Raises UsageError for more than 256 MiB, and OSError."""
+    with open_regular(path) as file:
+        data = file.read(LARGEST_WHOLE + 1)
+    if len(data) > LARGEST_WHOLE:
+        raise UsageError(f"{path} holds more than {LARGEST_WHOLE} bytes of one document; it is not read")
+    return data
 
 
 def read_by_hash(

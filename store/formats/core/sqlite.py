@@ -370,6 +370,18 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
         return
 
 
+def written_since(
+    database: sqlite3.Connection, queries: Mapping[str, str], marks: Mapping[str, Mark]
+) -> list[object]:
+    """Return what queries, by the names of marks, find written since these; each is given one that it begins at."""
+    found: dict[object, None] = {}
+    for mark, value in marks.items():
+        if (query := queries.get(mark)) is not None:
+            # where there was nothing yet, everything is new
+            found |= dict.fromkeys(name for (name,) in database.execute(query, [value if value is not None else -1]))
+    return list(found)
+
+
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
     """Return the names of a table's columns; none where there is no such table."""
     return {str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")}

@@ -265,13 +265,7 @@ class _Sessions(Struct):
         }
         of = f"SELECT DISTINCT {quoted(said.of)} FROM {quoted(said.messages)} WHERE rowid >= ?1"
         queries[said.messages or said.sessions] = said.changed or of
-        found: dict[object, None] = {}
-        for mark, value in marks.items():
-            if (query := queries.get(mark)) is not None:
-                # where there was nothing yet, everything is new
-                rows = database.execute(query, [value if value is not None else -1])
-                found |= dict.fromkeys(name for (name,) in rows)
-        return list(found)
+        return sqlite.written_since(database, queries, marks)
 
     def lines(
         self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None

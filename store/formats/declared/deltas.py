@@ -13,10 +13,9 @@ import msgspec
 
 from store.errors import UsageError
 from store.formats.core import documents
-from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import Source
 from store.formats.core.json_view import JsonObject, as_list, is_object, object_in, value_at
-from store.formats.core.look import Look, open_regular
+from store.formats.core.look import Look, read_document
 from store.formats.declared.description import Description, Fits
 from store.formats.declared.format import DeclaredFormat
 
@@ -62,11 +61,7 @@ class DeclaredDeltas(DeclaredFormat):
 
 def _replayed(path: Path) -> JsonObject:
     """Return the document that a file of changes leads to. Raises UsageError where it leads to none."""
-    with open_regular(path) as file:
-        data = file.read(LARGEST_WHOLE + 1)
-    if len(data) > LARGEST_WHOLE:
-        raise UsageError(f"{path} holds more than {LARGEST_WHOLE} bytes of one document; it is not read")
-    found = replay(map(object_in, filter(None, data.split(b"\n"))))
+    found = replay(map(object_in, filter(None, read_document(path).split(b"\n"))))
     if not is_object(found):
         raise UsageError(f"{path} tells changes of no document: it cannot be read")
     return found

@@ -6,11 +6,10 @@ from pathlib import Path
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import documents
-from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import Source
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import as_list, as_object, decode, is_object
-from store.formats.core.look import Look, open_regular
+from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.sqlite import Row, decode_row, write_lines
 from store.formats.declared.database import DeclaredDatabase
 from store.formats.declared.description import Description, Fits
@@ -68,11 +67,7 @@ def _is_export(path: Path) -> bool:
 
 def _document_of(path: Path) -> bytes:
     """Return a file of JSON on one line. Raises UsageError for one that is none, or is too large."""
-    with open_regular(path) as file:
-        data = file.read(LARGEST_WHOLE + 1)
-    if len(data) > LARGEST_WHOLE:
-        raise UsageError(f"{path} holds more than {LARGEST_WHOLE} bytes in one document; it is not read")
-    found = on_one_line(data.decode("utf-8-sig", "replace"))
+    found = on_one_line(read_document(path).decode("utf-8-sig", "replace"))
     if found is None:
         raise UsageError(f"{path} is no JSON that can be read: repair or export it again")
     return found
