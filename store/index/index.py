@@ -212,6 +212,18 @@ class Index:
         places: list[BlobPlace] = self.db.query("SELECT pack, offset, member FROM blobs WHERE key = ?", (key,))
         return places
 
+    def has_here(self, keys: Sequence[int]) -> bool:
+        """Return whether all of some blobs, by the keys of their hashes, have places in packs of this machine."""
+        for start in range(0, len(keys), _LOOKUPS_AT_ONCE):
+            some = set(keys[start : start + _LOOKUPS_AT_ONCE])
+            rows = self.db.query(
+                f"SELECT DISTINCT key FROM blobs WHERE pack < ? AND key IN ({','.join('?' * len(some))})",
+                (REMOTE, *some),
+            )
+            if len(rows) < len(some):
+                return False
+        return True
+
     def alias(self, algorithm: str, digest: bytes) -> Hash | None:
         """Return the blob that is also known as ``digest`` in another hash algorithm, None if none is."""
         row = self.db.one("SELECT * FROM aliases WHERE algorithm = ? AND digest = ?", (algorithm, digest))

@@ -21,7 +21,7 @@ from store.events.conversation import Change
 from store.ids import now_ms
 from store.retention.pruner import RuleJob
 from store.service.naming import Names
-from store.service.upkeep import Collecting, SealingJob
+from store.service.upkeep import Collecting, SealingJob, SpaceSealingJob
 from store.store import Store
 from store.upkeep.idle import Idle
 
@@ -204,13 +204,14 @@ def in_background(store: Store) -> Iterator[Idle]:
     """Run the background work while the block runs."""
     idle = Idle(lambda: store.activity)
     collecting = Collecting(store)
-    sealing = SealingJob(store)
+    sealing = [SealingJob(store), SpaceSealingJob(store)]
     idle.add(store.files.check, _CHECK_SECONDS, at_once=True)
     idle.add(AbandonedJob(store), _ABANDONED_SECONDS, at_once=True)
     idle.add(RestingJob(store), _REST_SECONDS)
     if not store.files.read_only:
         idle.add(collecting, _COLLECT_SECONDS)
-        idle.add(sealing, _SEAL_SECONDS)
+        for job in sealing:
+            idle.add(job, _SEAL_SECONDS)
     if store.viewer.renderer is not None:
         if not store.files.read_only:
             idle.add(RuleJob(store), _PRUNE_SECONDS)
@@ -237,4 +238,5 @@ def in_background(store: Store) -> Iterator[Idle]:
         store.observers.remove(noted)
         idle.close()
         collecting.close()
-        sealing.close()
+        for job in sealing:
+            job.close()

@@ -5,13 +5,13 @@ import operator
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from store.errors import ConvfsError, DamageError, UsageError
+from store.errors import ConvfsError, DamageError, Unreachable, UsageError
 from store.ids import now_ms
 from store.importing.snapshot import text_path
 from store.insight.report import StatsReport
@@ -27,6 +27,7 @@ from store.store import Store
 from store.upkeep.gc import Collected, CollectionSteps
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.sealer import Sealed, SealingSteps
+from store.upkeep.space_sealer import SpaceSealer
 from store.upkeep.stats import Stats
 
 T = TypeVar("T")
@@ -143,6 +144,34 @@ class Collecting(_Stepping[Collected]):
     def _failed(self, error: ConvfsError) -> bool:
         _LOG.warning("nothing was collected: %s", error)
         return self._done(Collected())
+
+
+class SpaceSealingJob(_Stepping[Sealed]):
+    """A job: seals what the space has, as soon as there is enough of it, unless another machine does."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        replica = store.replica
+        self._sealer = SpaceSealer(replica, store.intake) if replica is not None else None
+
+    def _begun(self) -> SealingSteps | None:
+        settings, sealer = self._store.settings.sealing, self._sealer
+        if sealer is None or not settings.background:
+            return None
+        with suppress(Unreachable):
+            if sealer.unsealed_bytes() >= max(settings.at_bytes, 1):
+                return sealer.steps()
+        return None
+
+    def _done(self, result: Sealed) -> bool:
+        if result.packs:
+            told = result.packs, result.bytes_before, result.bytes_after
+            _LOG.info("sealed %d packs of the space: %d bytes became %d", *told)
+        return False
+
+    def _failed(self, error: ConvfsError) -> bool:
+        _LOG.warning("not sealed in the space: %s", error)
+        return False
 
 
 class CountProgress(Struct, frozen=True):

@@ -4,8 +4,9 @@ What other machines bring is *filed* by its names, in packs with numbers from RE
 (``store.shared.cache``). Small packs, and those of earlier versions, are taken whole, into the packs of this machine;
 what it has brought itself lies there anyway.
 
-Packs go, too. What is left of a doomed one has been published again before: it is filed there, and the doomed one is
-forgotten, when this machine collects, or when somebody reads from one whose object is gone already.
+Packs go, too. What is left of a doomed one has been published again before: it is filed there, unless all of it lies
+here, and the doomed one is forgotten, when this machine collects, or when somebody reads from one whose object is gone
+already.
 
 What is known of a filed pack is kept in the index, with its names. An index that was made anew has neither, and all is
 filed once more.
@@ -63,11 +64,6 @@ class Holdings:
         """Note that all that is in a pack lies in the packs of this machine, too."""
         self._own.add(number)
 
-    def republished(self, number: int) -> None:
-        """Note that a pack has nothing but what is in others, of this machine and of those that this one has filed."""
-        if not self._index.remote():
-            self._own.add(number)
-
     def check(self, packs: Packs) -> None:
         """See that packs have the numbers by which they are filed: once a space was repaired, others may have them."""
         filed = self._index.remote()
@@ -84,16 +80,15 @@ class Holdings:
     def take(self, packs: Packs) -> None:
         """Take the packs that others have published. Raises DamageError, StoreFailed."""
         taken = self._published.now.taken
-        lacks = bool(self._index.remote())
         try:
             while noted := packs.notes(taken):
                 for number, note in noted:
                     if number in self._own:
                         self._own.discard(number)
-                    elif note.doomed_ms or (note.again and not lacks):
-                        lacks |= not note.again
-                    else:
-                        lacks |= not self._take(packs, number, note)
+                        if note.again and self._intake.doomed:
+                            self._keep(number, packs.keys(number))
+                    elif not note.doomed_ms and not (note.again and self._is_here(packs, number)):
+                        self._take(packs, number, note)
                     taken = number
             self.incomplete = False
         finally:
@@ -103,30 +98,38 @@ class Holdings:
                 self._index.db.set_state(_TAKEN, taken)
                 self._published.note(taken=taken)
 
-    def _take(self, packs: Packs, number: int, note: PackNote) -> bool:
-        """Take a pack; False if it is doomed."""
+    def _is_here(self, packs: Packs, number: int) -> bool:
+        """Return whether all that is in a pack lies in the packs of this machine, and stays there."""
+        keys, doomed = packs.keys(number), self._intake.doomed
+        here = not any(key in doomed for key in keys) and self._index.has_here(keys)
+        if here:
+            self._keys[number] = keys
+        return here
+
+    def _keep(self, number: int, keys: array[int]) -> None:
+        """Note what the space holds, dropped before or not."""
+        self._keys[number] = keys
+        self._intake.doomed.restore(keys)
+
+    def _take(self, packs: Packs, number: int, note: PackNote) -> None:
         if note.names:
-            return self._file(packs, number, note)
+            self._file(packs, number, note)
+            return
         data = packs.data(number, note)
         if data is None:
-            return False
+            return
         records = records_of(data, number)
-        if not note.again:
-            self._keys[number] = array("q", [hash_key(name) for _record, names in records for name in names])
-        self._intake.adopt(records, again=note.again)
-        return True
+        self._intake.adopt(records)
+        self._keep(number, array("q", [hash_key(name) for _record, names in records for name in names]))
 
-    def _file(self, packs: Packs, number: int, note: PackNote) -> bool:
-        """File what is in a pack by its names; False if it is doomed."""
+    def _file(self, packs: Packs, number: int, note: PackNote) -> None:
+        """File what is in a pack by its names, unless it is doomed."""
         named = packs.named(number, note)
         if named is None:
-            return False
+            return
         places = [place for one in named for place in one.places()]
         self._index.add_remote(REMOTE + number, places, note.length, msgspec.json.encode(note).decode())
-        if not note.again:
-            self._keys[number] = keys = array("q", [key for key, _offset, _member in places])
-            self._intake.doomed.restore(keys)
-        return True
+        self._keep(number, array("q", [key for key, _offset, _member in places]))
 
     def drop(self, one: Dropped, packs: Packs) -> None:
         """Have what the space drops count as missing, but for what is in packs that have come since."""

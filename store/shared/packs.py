@@ -1,9 +1,9 @@
 """The packs of a space: records of blobs that commits name, in the order in which they were brought.
 
 A pack is an object of the bucket, ``packs/`` and 32 random hex digits, and then gets a number by a record, ``pack/``
-and 12 digits: ``{"key", "length", "machine", "doomed_ms", "again", "names", "made_ms"}``. Numbers are from 1, without
-gaps, so a replica that has taken all up to one knows all that is named up to there. An object without a record was left
-by a machine that died in between.
+and 12 digits: ``{"key", "length", "machine", "doomed_ms", "again", "names", "made_ms", "sealed"}``. Numbers are from 1,
+without gaps, so a replica that has taken all up to one knows all that is named up to there. An object without a record
+was left by a machine that died in between.
 
 Which blobs a pack has says another object, ``names/`` and 32 random hex digits: so nobody need fetch it to know them.
 It is MessagePack, an array of records, each ``[offset, names, needs]``: the keys of its blobs (the first eight bytes of
@@ -11,8 +11,8 @@ their hashes), and of those that it is made from. Small packs, and those of earl
 whole.
 
 What is left of a *doomed* pack (``doomed_ms`` is since when) is in a later one, which has nothing else (``again``):
-that is fetched by who has not had the doomed one. The object is removed some time later, and then ``key`` is empty.
-A number that was taken for nothing looks like that, too.
+that is filed by who has not all of it. It may be *sealed* (``store.upkeep.space_sealer``). The object is removed some
+time later, and then ``key`` is empty. A number that was taken for nothing looks like that, too.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class PackNote(Struct, frozen=True):
     again: bool = False
     names: str = ""
     made_ms: int = 0
+    sealed: bool = False
 
 
 class Named(Struct, frozen=True, array_like=True):
@@ -96,10 +97,10 @@ class Packs:
         self.reached = 0
         """The number of the last pack that this process knows of."""
 
-    def publish(self, records: Sequence[bytes], *, again: bool = False) -> int:
+    def publish(self, records: Sequence[bytes], *, again: bool = False, sealed: bool = False) -> int:
         """Bring encoded blob records into the space, durably, as a pack; return its number.
 
-        ``again`` says that they are of packs which are doomed then.
+        ``again`` says that they are of packs which are doomed then, ``sealed`` that sealing has made them.
         """
         data = b"".join((file_header.encode(PACK, self._space.id), *records))
         name = os.urandom(16).hex()
@@ -110,7 +111,7 @@ class Packs:
             objects[names] = msgspec.msgpack.encode(list(_said(records)))
         for one, content in objects.items():
             self._space.bucket.put(one, content)
-        note = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms())
+        note = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms(), sealed=sealed)
         return self.register(note, lambda: self._seal(objects))
 
     def _seal(self, objects: Mapping[str, bytes]) -> None:
@@ -158,12 +159,8 @@ class Packs:
         return self._space.records.record(key_of(number))
 
     def keys(self, number: int) -> array[int]:
-        """Return the keys of what is in a pack that was not published again; () for others, and doomed ones.
-
-        Raises DamageError, Unreachable.
-        """
-        note = self.note(number)
-        named = None if note.again else self.named(number, note)
+        """Return the keys of what is in a pack; none of a doomed one. Raises DamageError, Unreachable."""
+        named = self.named(number, self.note(number))
         return array("q", b"".join(one.names for one in named or ()))
 
     def named(self, number: int, note: PackNote) -> list[Named] | None:
@@ -241,6 +238,36 @@ class Packs:
     def _reach(self, number: int) -> None:
         with self._lock:
             self.reached = max(self.reached, number)
+
+
+class Replacement:
+    """Packs that take the place of others in a space, which are doomed once all of them are there."""
+
+    def __init__(self, packs: Packs, *, sealed: bool) -> None:
+        self._packs = packs
+        self._sealed = sealed
+        self._records: list[bytes] = []
+        self._size = 0
+        self._published = 0
+
+    def append(self, record: bytes) -> None:
+        """Add an encoded record. Raises Unreachable."""
+        self._records.append(record)
+        self._size += len(record)
+        if self._size >= PACK_BYTES:
+            self._publish()
+
+    def finish(self, replaced: Iterable[int], now_ms: int) -> int:
+        """Publish the rest, and doom what is replaced; return how many bytes there are. Raises Unreachable."""
+        if self._records:
+            self._publish()
+        self._packs.doom(replaced, now_ms)
+        return self._published
+
+    def _publish(self) -> None:
+        self._packs.publish(self._records, again=True, sealed=self._sealed)
+        self._published += HEADER_SIZE + self._size
+        self._records, self._size = [], 0
 
 
 def records_of(data: bytes, number: int) -> list[tuple[bytes, list[Hash]]]:

@@ -84,6 +84,8 @@ from store.upkeep.reachable import Reachable
 from store.upkeep.rewrite import Rewriting, told
 from store.upkeep.roots import LiveTurns, TurnRuns
 from store.upkeep.sealer import Sealer
+from store.upkeep.space_sealer import LEASE as SEAL
+from store.upkeep.space_sealer import SpaceSealer
 from store.upkeep.thinning import Thinning
 
 _AT_ONCE = 16_384
@@ -174,20 +176,22 @@ class Dropping:
         self._found = found
         self._looked_at = since
 
-    def run(self, packs: int) -> Generator[None, None, set[int]]:
-        """Drop them, and return their keys. The space has the pack ``packs``. Raises StoreFailed, DamageError."""
+    def run(self, packs: int) -> Generator[None, None, list[Dropped]]:
+        """Drop them, and return what was told. The space has the pack ``packs``. Raises StoreFailed, DamageError."""
         told: set[int] = set()
+        notes: list[Dropped] = []
         while True:
             # most of the later commits are looked at while others go on
             self._still()
             left = [key for key in self._found.unreached() if key not in told and key not in self._doomed]
             if not left:
-                return told
+                return notes
             some = left[:_KEYS_AT_ONCE]
             note = Dropped(packs, array("q", some).tobytes())
             with suppress(Conflict):
                 self._writer.submit_alone(Request(0, move_head=False, notes=[note], still=self._still))
                 told.update(some)
+                notes.append(note)
             yield
 
     def _still(self) -> bool:
@@ -422,8 +426,8 @@ class _Said:
     """Notes of the head log of a space that are not filed."""
 
     def __init__(self) -> None:
-        self.dropped = array("q")
-        """The keys of all blobs that the space has ever dropped."""
+        self.drops: list[Dropped] = []
+        """All that the space has ever dropped."""
         self._shown: list[int] = []
         self._counts: list[tuple[int, int]] = []
         self._time = 0
@@ -431,7 +435,7 @@ class _Said:
     def note(self, frame: HeadFrame) -> HeadFrame:
         match body := frame.body:
             case Dropped():
-                self.dropped.frombytes(body.keys)
+                self.drops.append(body)
             case HeadMoved():
                 self._shown.append(turn_of(body.tip))
                 self._time = max(self._time, body.time_ms)
@@ -454,7 +458,7 @@ class _Marked(NamedTuple):
     """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, by ``resolver``.
 
     ``dead`` are the turns that nothing leads to, ``cold`` the packs that may be swept, ``warm`` the others;
-    ``dropped`` are the keys of what a space has ever dropped.
+    ``drops`` is all that a space has ever dropped.
     """
 
     found: Reachable
@@ -464,7 +468,7 @@ class _Marked(NamedTuple):
     cold: list[int]
     warm: list[int]
     dictionaries: list[Hash]
-    dropped: array[int]
+    drops: list[Dropped]
 
 
 def _spare(found: Reachable, keys: Collection[int]) -> None:
@@ -539,7 +543,7 @@ class Collector:
         """Collect in a space: for all machines, if no ``other`` does, and then what all have dropped from own packs."""
         upto = replica.take_all()
         replica.holdings.forget_doomed()
-        told: set[int] = set()
+        told: list[Dropped] = []
         marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True, reads=not other)
         found, doomed = marked.found, self._intake.doomed
         if not other:
@@ -556,8 +560,7 @@ class Collector:
         doomed.keep(lambda key: bool(index.places_of(key)))
         shared = 0
         if not other:
-            thinning = Thinning(replica, self._intake, upto)
-            shared = yield from thinning.run(told.union(marked.dropped), least_part, grace_seconds)
+            shared, other = yield from self._clean_space(replica, upto, [*marked.drops, *told], grace_seconds)
         return structs.replace(
             collected,
             packs_removed=removed,
@@ -567,6 +570,24 @@ class Collector:
             space_bytes=shared,
             collector=other,
         )
+
+    def _clean_space(
+        self, replica: Replica, upto: int, drops: Sequence[Dropped], grace_seconds: float
+    ) -> Generator[None, None, tuple[int, int]]:
+        """Remove what was dropped from the packs of the space; without grace, seal them, too.
+
+        Returns how many bytes that has freed and, if another machine replaces packs just now, its number.
+        """
+        records = replica.connected()[0].records
+        with replica.leases.held(records, SEAL, wait=not grace_seconds) as other:
+            if other:
+                return 0, other
+            thinning = Thinning(replica, self._intake, upto)
+            yield from thinning.run(drops)
+            if not grace_seconds:
+                for _size in SpaceSealer(replica, self._intake).all():
+                    yield
+            return thinning.remove(grace_seconds), 0
 
     def _mark(
         self, grace_seconds: float, *, reclaims: bool, fresh: bool, reads: bool = True
@@ -619,7 +640,7 @@ class Collector:
         young_ms = now_ms() - int(grace_seconds * 1000)
         found.reach_packs([*warm, *(pack for pack, note in remote.items() if note.made_ms > young_ms)])
         yield from found.expand()
-        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.dropped)
+        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.drops)
 
     def _measured(self, marked: _Marked) -> Generator[None, None, tuple[Sweep, Collected]]:
         sweep = Sweep(

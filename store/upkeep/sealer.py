@@ -12,9 +12,10 @@ yields the number of bytes of blobs that each step has compressed.
 """
 
 from array import array
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import islice
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -84,6 +85,23 @@ class Sealed(Struct, frozen=True):
     bytes_after: int = 0
 
 
+def chosen(sizes: Mapping[int, int], unsealed: Set[int], run_bytes: int) -> list[int]:
+    """Return which of some packs, by their numbers and lengths, to seal in one run; see :meth:`Sealer.chosen`."""
+    some: list[int] = []
+    total = 0
+    for number in sorted(unsealed):
+        if some and total + sizes[number] > run_bytes:
+            return some
+        some.append(number)
+        total += sizes[number]
+    for number in sorted(sizes.keys() - unsealed, key=sizes.__getitem__):
+        if sizes[number] > min(total, _SMALL_PACK):
+            break
+        some.append(number)
+        total += sizes[number]
+    return some if not unsealed.isdisjoint(some) else []
+
+
 class Sealer:
     """Seals packs of one store, one run at a time."""
 
@@ -128,21 +146,8 @@ class Sealer:
         """
         packs = self._writer.packs
         sizes = {number: packs.length(number) for number in cold if number not in self.damaged}
-        chosen: list[int] = []
-        total = 0
         loose = self._loose
-        unsealed = {number for number in sizes if number < REWRITTEN or number in loose}
-        for number in sorted(unsealed):
-            if chosen and total + sizes[number] > _RUN_BYTES:
-                return chosen
-            chosen.append(number)
-            total += sizes[number]
-        for number in sorted(sizes.keys() - unsealed, key=sizes.__getitem__):
-            if sizes[number] > min(total, _SMALL_PACK):
-                break
-            chosen.append(number)
-            total += sizes[number]
-        return chosen if not unsealed.isdisjoint(chosen) else []
+        return chosen(sizes, {number for number in sizes if number < REWRITTEN or number in loose}, _RUN_BYTES)
 
     def now(self) -> tuple[int, int]:
         """Move everything committed into cold packs; return the moment: how many turns there are, and the last pack."""
@@ -163,10 +168,10 @@ class Sealer:
             return Sealed()
         try:
             turns, last = upto or self.now()
-            chosen = self.chosen(number for number in self._cold(roll=False) if number <= last or number > REWRITTEN)
-            if not chosen:
+            some = self.chosen(number for number in self._cold(roll=False) if number <= last or number > REWRITTEN)
+            if not some:
                 return Sealed()
-            sealed = yield from self._seal(chosen)
+            sealed = yield from self._seal(some)
             self._writer.index.db.set_state(_FIRST_TURN, turns + 1)
             return sealed
         finally:
@@ -177,13 +182,14 @@ class Sealer:
         packs = self._writer.packs
         before = sum(map(packs.length, numbers))
         self._writer.check_room(before)
-        run = _Run(self._writer, numbers)
+        written = NewPacks(packs)
+        run = SealingRun(self._writer, packs, self._writer.index.locate, written, numbers)
         try:
             with told(packs.directory):
                 noted = self._writer.index.db.number(_FIRST_TURN)
                 yield from run.write(max(noted, 1) if self._loose.isdisjoint(numbers) else 1)
                 yield 0
-                new = run.written.finish()
+                new = written.finish()
                 run.at = 0
                 self._rewriting.switch(run.places, new, numbers)
         except DamageError as error:
@@ -191,7 +197,7 @@ class Sealer:
             self.damaged.update(dict.fromkeys([run.at] if run.at else numbers, str(error)))
             raise
         finally:
-            run.written.abandon()
+            written.abandon()
         index = self._writer.index
         if index.db.path.stat().st_size <= _COMPACTED_BYTES:
             # rows of as many blobs have come and gone; in a larger index, what comes next takes their places
@@ -199,14 +205,44 @@ class Sealer:
         return Sealed(len(numbers), len(run.places), before, sum(new.values()))
 
 
-class _Run:
-    """One rewriting of some packs. ``places`` are those of all blobs written, ``at`` the pack that is being read."""
+class Cold(Protocol):
+    """The packs that are sealed, by their numbers: those that were sealed before come behind REWRITTEN."""
 
-    def __init__(self, writer: Writer, numbers: Sequence[int]) -> None:
+    def scan(self, *, numbers: Sequence[int]) -> Iterator[tuple[int, int, Record | Damage]]:
+        """Yield all records, each with its pack and offset."""
+
+    def read(self, pack: int, offset: int) -> Record:
+        """Return a record. Raises DamageError."""
+
+    def path(self, pack: int) -> object:
+        """Return what a pack is called in errors."""
+
+
+class New(Protocol):
+    """The packs that are written."""
+
+    def append(self, record: bytes) -> RecordPlace:
+        """Write a record, and return its place."""
+
+
+class SealingRun:
+    """One rewriting of some packs. ``places`` are those of all blobs written, ``at`` the pack that is being read.
+
+    ``locate`` tells where blobs are, in these and other packs. What packs are made from is read from the store.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        packs: Cold,
+        locate: Callable[[Sequence[Hash]], Mapping[Hash, Sequence[BlobPlace]]],
+        written: New,
+        numbers: Sequence[int],
+    ) -> None:
         self.places = Places()
         self.at = 0
-        self._packs = writer.packs
-        self._index = writer.index
+        self._packs = packs
+        self._locate = locate
         self._turns = writer.turns
         self._numbers = frozenset(numbers)
         source = StoredBlobs(writer.pending.get, writer.index, writer.packs)
@@ -214,7 +250,7 @@ class _Run:
         self._unsealed: dict[RecordPlace, tuple[OpenRecord, list[Member]]] = {}
         self._done: set[Hash] = set()
         self._group = GroupSealer(LEVEL)
-        self.written = NewPacks(writer.packs)
+        self._written = written
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
         """Write everything. Of no turn before ``first_turn`` the payload is in a pack that was not sealed."""
@@ -224,7 +260,7 @@ class _Run:
         while some := list(islice(turns, _AT_ONCE)):
             yield 0
             digests = self._payloads(some)
-            found = self._index.locate(digests)
+            found = self._locate(digests)
             for digest in digests:
                 yield from self._take(digest, found.get(digest, ()), record=True)
         for pack, offset, record in self._packs.scan(numbers=sorted(self._numbers)):
@@ -299,7 +335,7 @@ class _Run:
             return
         if member.form == Form.SKELETON:
             contents = skeleton_format.references(member.body)
-            found = self._index.locate([name for name in contents if name not in self._done])
+            found = self._locate([name for name in contents if name not in self._done])
             for name in contents:
                 content = self._member(name, found.get(name, ()))
                 if content is not None:
@@ -347,7 +383,7 @@ class _Run:
         self._group = GroupSealer(LEVEL)
 
     def _write(self, record: bytes, names: Sequence[Hash]) -> None:
-        pack, offset = self.written.append(record)
+        pack, offset = self._written.append(record)
         for member, digest in enumerate(names):
             self.places.add(digest, (pack, offset, member))
 

@@ -1,29 +1,29 @@
 """Thinning: the packs of a space without what it has dropped.
 
-Whoever collects reads the packs that all machines may fetch. A record is garbage if all its blobs were dropped, and
-are not held again: this replica, which has all that is held, lacks them. A record that another, which stays, is made
-from (a base, a dictionary, a chunk) stays as well, dropped or not.
+Whoever collects reads what is in the packs that all machines may fetch. A record is garbage if all its blobs were
+dropped after its pack was brought, and are not held again. A record that another, which stays, is made from (a base, a
+dictionary, a chunk) stays as well, dropped or not.
 
-Packs with a good part of garbage are published once more without it, as they are otherwise, and then doomed: replicas
-that had them skip the new ones, others fetch these instead. The objects of doomed packs are removed some time later,
-and so are those that no record names: of a machine that died before it could register them.
+Packs with garbage are published once more without it, as they are otherwise, and then doomed: replicas that have all of
+it skip the new ones, others fetch these instead. The objects of doomed packs are removed some time later, and so are
+those that no record names: of a machine that died before it could register them.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Generator, Sequence, Set
+from collections.abc import Generator, Iterator, Sequence, Set
 
 import msgspec
 from msgspec import Struct
 
 from store import typed
 from store.commit.intake import Intake
-from store.content.sealed import needs_of
-from store.disk.blob_format import decode_record
-from store.ids import Hash, hash_key, now_ms
+from store.disk.head_format import Dropped
+from store.ids import now_ms
 from store.shared import generations
-from store.shared.packs import PACK_BYTES, PackNote, Packs, records_of
+from store.shared.packs import Named, PackNote, Replacement, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
 
@@ -51,15 +51,43 @@ class Thinning:
         self._intake = intake
         self._upto = upto
 
-    def run(self, dropped: Set[int], least_part: float, grace_seconds: float) -> Generator[None, None, int]:
-        """Thin packs of which ``least_part`` or more is garbage; ``dropped`` are the keys of all that ever was dropped.
+    def run(self, drops: Sequence[Dropped]) -> Generator[None, None, None]:
+        """Thin packs; ``drops`` is all that the space has ever dropped. Raises StoreFailed, DamageError."""
+        if not drops:
+            return
+        _space, packs = self._replica.connected()
+        held = self._held(set().union(*(array("q", drop.keys) for drop in drops)))
+        known: dict[int, list[_Record]] = {}
+        notes: dict[int, PackNote] = {}
+        garbage: set[int] = set()
+        waiting = sorted(drops, key=lambda drop: drop.packs)
+        for number, note in reversed(packs.notes()):
+            # what was brought after it was dropped is none
+            while waiting and waiting[-1].packs >= number:
+                garbage.update(set(array("q", waiting.pop().keys)) - held)
+            if number > self._upto or note.doomed_ms:
+                continue
+            yield
+            if (named := packs.named(number, note)) is not None:
+                notes[number] = note
+                known[number] = list(_looked_at(named, note.length, garbage))
+        _keep_needed(known)
+        chosen = sorted(number for number, records in known.items() if not all(record.stays for record in records))
+        for sealed in (False, True):
+            some = [number for number in chosen if notes[number].sealed == sealed]
+            replacement = Replacement(packs, sealed=sealed)
+            for number in some:
+                yield
+                if (data := packs.data(number, notes[number])) is not None:
+                    both = zip(records_of(data, number), known[number], strict=True)
+                    for (record, _names), looked in both:
+                        if looked.stays:
+                            replacement.append(record)
+            replacement.finish(some, now_ms())
 
-        Removes what has been doomed for ``grace_seconds``. Returns how many bytes that has freed. Raises StoreFailed,
-        DamageError.
-        """
+    def remove(self, grace_seconds: float) -> int:
+        """Remove what has been doomed for so long; return how many bytes that has freed. Raises StoreFailed."""
         space, packs = self._replica.connected()
-        if dropped:
-            yield from self._thin(packs, dropped, least_part)
         now = now_ms()
         freed = packs.remove(now - int(grace_seconds * 1000))
         orphans = packs.orphans()
@@ -69,49 +97,16 @@ class Thinning:
             space.bucket.delete(key)
         return freed
 
-    def _thin(self, packs: Packs, dropped: Set[int], least_part: float) -> Generator[None, None, None]:
-        known: dict[int, list[_Record]] = {}
-        notes: dict[int, PackNote] = {}
-        garbage = dropped - self._held(dropped)
-        for number, note in packs.notes():
-            if number > self._upto or note.doomed_ms:
-                continue
-            yield
-            if (data := packs.data(number, note)) is not None:
-                notes[number] = note
-                known[number] = [_looked_at(record, names, garbage) for record, names in records_of(data, number)]
-        _keep_needed(known)
-        chosen = []
-        for number, records in known.items():
-            size = sum(record.size for record in records)
-            gone = sum(record.size for record in records if not record.stays)
-            if gone and gone >= least_part * size:
-                chosen.append(number)
-        kept: list[bytes] = []
-        for number in chosen:
-            yield
-            if (data := packs.data(number, notes[number])) is not None:
-                both = zip(records_of(data, number), known[number], strict=True)
-                kept += [record for (record, _names), looked in both if looked.stays]
-            if sum(map(len, kept)) >= PACK_BYTES:
-                self._publish(packs, kept)
-                kept = []
-        if kept:
-            self._publish(packs, kept)
-        packs.doom(chosen, now_ms())
-
-    def _publish(self, packs: Packs, records: Sequence[bytes]) -> None:
-        self._replica.holdings.republished(packs.publish(records, again=True))
-
     def _held(self, keys: Set[int]) -> set[int]:
         index, doomed = self._intake.writer.index, self._intake.doomed
         return {key for key in keys if key not in doomed and index.places_of(key)}
 
 
-def _looked_at(data: bytes, names: Sequence[Hash], garbage: Set[int]) -> _Record:
-    needs = list(map(hash_key, needs_of(decode_record(memoryview(data)))))
-    keys = list(map(hash_key, names))
-    return _Record(keys, needs, len(data), not garbage >= set(keys))
+def _looked_at(named: Sequence[Named], length: int, garbage: set[int]) -> Iterator[_Record]:
+    ends = [*(one.offset for one in named[1:]), length]
+    for one, end in zip(named, ends, strict=True):
+        names = array("q", one.names).tolist()
+        yield _Record(names, array("q", one.needs).tolist(), end - one.offset, not garbage.issuperset(names))
 
 
 def _keep_needed(packs: dict[int, list[_Record]]) -> None:

@@ -20,6 +20,7 @@ from store.shared.space import Place
 from store.store import Store
 from store.upkeep.fsck import fsck
 from store.upkeep.gc import Collected
+from store.upkeep.space_sealer import SpaceSealer
 from tests.conftest import scratch
 from tests.store.shared.test_spaces import NAME, Team, any_team, team, until
 
@@ -222,6 +223,10 @@ class Machines:
         elif what == "seal":
             for _pause in store.sealer.steps():
                 pass
+        elif what == "seal the space":
+            assert store.replica is not None
+            for _pause in SpaceSealer(store.replica, store.intake).steps():
+                pass
         elif what == "restart" and not loads:
             store.close()
             self.stores[machine] = self.opened("ab"[machine])
@@ -243,7 +248,8 @@ class Machines:
         self.team.agree("a", "b", "c")
 
 
-OFTEN, SELDOM = ("load", "name", "delete", "follow", "collect"), ("append", "edit", "seal", "restart")
+OFTEN = ("load", "name", "delete", "follow", "collect")
+SELDOM = ("append", "edit", "seal", "restart", "seal the space", "seal the space")
 STEPS = st.tuples(
     st.integers(0, 1),
     st.sampled_from((*OFTEN, *OFTEN, *OFTEN, *SELDOM)),
