@@ -32,6 +32,7 @@ from operator import itemgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
+from store.conversations.branch import joined
 from store.conversations.library import Library
 from store.errors import ConvfsError, NotFound, UsageError
 from store.events.conversation import NAMING, EventRow
@@ -272,38 +273,29 @@ class Finder:
             return
         first, below = first_of(max(min(ranks), 1)), first_of(max(ranks) + 1)
         meant = self._meant()
+        blocks: Iterable[int]
         if not query.need.vacuous:
-            pages = self._indexed(block_of(first), block_of(below))
+            blocks = self._follower.segments.blocks(query.need, block_of(first), block_of(below))
         elif meant is not None:
-            pages = batched(sorted({block_of(one) for one in meant if first <= one < below}, reverse=True), _FIRST)
+            blocks = sorted({block_of(one) for one in meant if first <= one < below}, reverse=True)
         else:
-            pages = self._all(first, below)
-        for blocks in pages:
-            yield [
-                turns
-                for block in blocks
-                for document, turns in self._follower.turns_between(*documents_of(block)).items()
-                if meant is None or document in meant
-            ]
+            blocks = self._all(first, below)
+        for page in _growing(blocks):
+            yield [turns for document, turns in self._documents(page) if meant is None or document in meant]
 
-    def _indexed(self, first: int, below: int) -> Iterator[Sequence[int]]:
-        size = _FIRST
-        blocks = self._follower.segments.blocks(self._query.need, first, below)
-        while page := list(islice(blocks, size)):
-            yield page
-            size = min(2 * size, _MOST)
+    def _documents(self, blocks: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Yield the documents of some blocks, in the order of these, which fall, with the turns of each."""
+        for first, count in reversed([*joined((block, 1) for block in reversed(blocks))]):
+            start, beyond = documents_of(first)[0], documents_of(first + count - 1)[1]
+            found = self._follower.turns_between(start, beyond)
+            yield from sorted(found.items(), key=lambda one: block_of(one[0]), reverse=True)
 
-    def _all(self, first: int, below: int) -> Iterator[Sequence[int]]:
-        query = "SELECT document FROM turns WHERE document >= ? AND document < ? ORDER BY document DESC LIMIT 1"
-        page: list[int] = []
-        while row := self._follower.db.one(query, (first, below)):
-            block = block_of(row[0])
-            below, _beyond = documents_of(block)
-            page.append(block)
-            if len(page) == _FIRST:
-                yield page
-                page = []
-        yield page
+    def _all(self, first: int, below: int) -> Iterator[int]:
+        query = "SELECT document FROM turns WHERE document >= ? AND document < ? ORDER BY document DESC LIMIT ?"
+        while rows := self._follower.db.query(query, (first, below, _MOST)):
+            blocks = list(dict.fromkeys(block_of(document) for (document,) in rows))
+            yield from blocks
+            below, _beyond = documents_of(blocks[-1])
 
     def _meant(self) -> set[int] | None:
         """Return all documents that meet the conditions, and perhaps some more; None: too many to say."""
@@ -317,19 +309,19 @@ class Finder:
     def _best(self, candidates: Iterable[Sequence[int]]) -> list[Hit]:
         """Return the hits among some candidates; each candidate is turns that all show the same."""
         asked = [turns for turns in candidates if turns and (not self._scope.some or any(self._placed(turns)))]
-        possible: list[tuple[Sequence[int], ShownTurn]] = []
+        contents = self._possible(asked)
+        asked = [turns for turns in asked if turns[0] in contents]
+        shown: list[tuple[Sequence[int], ShownTurn]] = []
         for turns, one in zip(asked, self._follower.reading.rows([turns[0] for turns in asked]), strict=True):
             # a damaged record is not that of the others
             readable = one if isinstance(one, tuple) else next(self._readable(turns[1:]), None)
-            if readable is not None and self._fits(readable, alone=len(turns) == 1):
-                possible.append((turns, readable))
-        saying = self._saying([row for _turns, (_turn, row) in possible])
-        shown = [(turns, pair) for turns, pair in possible if pair[1].turn in saying]
+            if readable is not None and self._fits(readable[1], _time_of(readable), alone=len(turns) == 1):
+                shown.append((turns, readable))
         found: list[tuple[tuple[int, ...], list[Hit]]] = []
         read = self._follower.library.viewer.events([row for _turns, (_turn, row) in shown])
         for (turns, pair), (_row, event) in zip(shown, read, strict=True):
             if not isinstance(event, ConvfsError):
-                found += self._look(event, pair, turns, saying[pair[1].turn])
+                found += self._look(event, pair, turns, contents[turns[0]])
         found.sort(key=itemgetter(0))
         return [hits[0] for _order, hits in found] + [hit for _order, hits in found for hit in hits[1:]]
 
@@ -342,26 +334,37 @@ class Finder:
             if entry is not None:
                 yield place, entry
 
-    def _fits(self, shown: ShownTurn, *, alone: bool) -> bool:
-        """Return whether a turn meets the query, as far as can be told without reading it.
+    def _possible(self, asked: Sequence[Sequence[int]]) -> dict[int, str | None]:
+        """Return the first turns of those candidates that may be hits, and the content of each; None: it is unread.
+
+        What was measured and drawn of them tells, without a look at the records.
+        """
+        contents: dict[int, str | None] = {turns[0]: None for turns in asked}
+        alone = {turns[0] for turns in asked if len(turns) == 1}
+        fitting: list[EventRow] = []
+        for row in self._follower.library.views.rows([(turn, 1) for turn in contents], 1):
+            if self._fits(row, row.time_ms, alone=row.turn in alone):
+                fitting.append(row)
+            else:
+                del contents[row.turn]
+        for row, content in self._texts.contents_of(fitting) if self._query.terms else ():
+            if content is None or self._says(content):
+                contents[row.turn] = content
+            else:
+                del contents[row.turn]
+        return contents
+
+    def _fits(self, row: EventRow, time_ms: int, *, alone: bool) -> bool:
+        """Return whether a turn meets the query, as far as can be told without reading it; ``time_ms`` 0: unknown.
 
         Except for the time, this also holds for turns that show the same: ``alone`` says that there are none.
         """
-        _turn, row = shown
         if row.kind is Kind.RECORD or (self._query.kinds is not None and row.kind not in self._query.kinds):
             return False
         tools = (one for one in self._query.event if one.key == "tool")
-        return all(one.fits(row.tool) for one in tools) and (not alone or self._query.in_time(_time_of(shown)))
-
-    def _saying(self, rows: Sequence[EventRow]) -> dict[int, str | None]:
-        """Return the turns of events that may say what is asked for, and their contents, None where these are unread.
-
-        What was drawn of events tells, without reading them.
-        """
-        if not self._query.terms:
-            return dict.fromkeys(row.turn for row in rows)
-        told = self._texts.contents_of(rows)
-        return {row.turn: content for row, content in told if content is None or self._says(content)}
+        return all(one.fits(row.tool) for one in tools) and (
+            not alone or not time_ms or self._query.in_time(time_ms)
+        )
 
     def _says(self, content: str) -> bool:
         text = Text(content)
@@ -406,6 +409,14 @@ class Finder:
                 for near in range(max(line - self._before, 0), min(line + self._after + 1, last)):
                     shown.setdefault(near, True)
         return sorted(shown.items())
+
+
+def _growing(blocks: Iterable[int]) -> Iterator[list[int]]:
+    """Yield a few of some blocks at a time, and then more."""
+    each, size = iter(blocks), _FIRST
+    while page := list(islice(each, size)):
+        yield page
+        size = min(2 * size, _MOST)
 
 
 def _one_each(values: Iterable[str]) -> str:

@@ -327,6 +327,30 @@ def test_a_search_reads_what_was_drawn(store: Store, monkeypatch: pytest.MonkeyP
     assert [row.number for row in read] == [2]
 
 
+def test_an_expression_without_words_looks_at_no_record_that_does_not_say_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = talk(store, *(f"{number} {LONG}" + "!?" * (number in (7, 900)) for number in range(1000)))
+    while store.search.step():
+        pass
+    fill(store)
+    asked: list[int] = []
+    real = store.search.reading.rows
+
+    def rows(ids: Sequence[int]) -> object:
+        asked.extend(ids)
+        return real(ids)
+
+    monkeypatch.setattr(store.search.reading, "rows", rows)
+    turns = {row.number: row.turn for row in shown(store, context)}
+    assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
+    assert set(asked) == {turns[8], turns[901]}
+    # some were not drawn yet: these are read
+    store.texts.renew()
+    assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
+    assert set(asked) == set(turns.values())
+
+
 def test_a_transcript_that_is_printed_is_not_drawn_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     context = talk(store, "one thing", "another")
     before = Holder(store).call(operations.show(context))
