@@ -10,7 +10,6 @@ thread is a conversation: it points at the last message of its chain. A turn is 
 are conversations too, where nothing follows them. A line is a row of ``parts``, the content of a message.
 """
 
-import re
 import secrets
 import sqlite3
 from collections import defaultdict
@@ -30,7 +29,6 @@ from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
-from store.formats.core.look import Look
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import in_iso, milliseconds
@@ -568,9 +566,6 @@ def _called(row: JsonObject) -> str:
 
 # -- the output of ``llm logs --json`` ---------------------------------------------------------------------------------
 
-_OURS = frozenset(("conversation_id", "datetime_utc", "prompt", "response"))
-_may_be = re.compile(rb'"datetime_utc"').search
-
 
 class LlmJsonLens(DeclaredLens):
     """Sees responses; their prompts are blocks of their own."""
@@ -587,10 +582,6 @@ class LlmJson(DeclaredFormat):
 
     def __init__(self) -> None:
         super().__init__(read_views("llm-json"), LlmJsonLens())
-
-    def claim(self, look: Look) -> Source | None:
-        listed = as_list(look.document) if _may_be(look.head) else []
-        return Source(self.name, look.path, look.path) if listed and as_object(listed[0]).keys() >= _OURS else None
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
         found: dict[str, list[int]] = {}

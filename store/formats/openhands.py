@@ -27,7 +27,7 @@ from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
 from store.formats.core.format import About, Part, Source, Span
-from store.formats.core.json_cuts import Choice, cut_spans, cuts
+from store.formats.core.json_cuts import choice_of, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, Shown
 from store.formats.core.look import HEAD_SIZE, Look
@@ -229,11 +229,11 @@ class OpenHands(DeclaredFormat):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         head = bytes(data[:HEAD_SIZE]).lstrip(b"\xef\xbb\xbf \t\r\n\0")
         alone = head.startswith(b"{") and not _holds_events(head)
-        return cut_spans(data, start, (lambda _path: Choice.TAKE) if alone else _choose)
+        return cut_spans(data, start, choice_of("") if alone else self.choose)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
         """Return the events of each line; a file of one document that is no line is one conversation."""
-        found = list(cuts(data, _choose))
+        found = list(cuts(data, self.choose))
         in_lines = source.path.suffix == ".jsonl"
         if len(found) != len(spans) or not found or (found[-1].document == 0 and not in_lines):
             return None
@@ -272,19 +272,6 @@ def _begins_with_events(listed: list[object]) -> bool:
     if isinstance(first, list):
         return bool(first) and all(map(_is_event, first[:1]))
     return _is_event(first) or as_object(first).keys() >= _PREDICTION
-
-
-def _choose(path: ValuePath) -> Choice:
-    match path:
-        case ():
-            return Choice.ENTER
-        case (str(key),):
-            return Choice.ENTER if key in _HISTORIES else Choice.TAKE if key == "test_result" else Choice.PASS
-        case (int(),) | (str(), int()):
-            return Choice.LISTS
-        case (*_, int(), int()):
-            return Choice.TAKE
-    return Choice.PASS
 
 
 def _instance(before: bytes) -> str:

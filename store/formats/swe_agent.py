@@ -19,7 +19,7 @@ from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
 from store.formats.core.format import About, Format, Source, Span, Titled, first_line
-from store.formats.core.json_cuts import Choice, cut_spans
+from store.formats.core.json_cuts import choice_of, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
@@ -190,7 +190,8 @@ def _tool(action: str) -> str:
 
 _MINI = "mini-swe-agent"
 _STEP = frozenset(("action", "observation", "response", "thought"))
-_BESIDE = frozenset(("info", "replay_config"))
+_SAID = ("info", "replay_config", "history[]", "messages[]")
+_with_history, _with_steps = choice_of(*_SAID, "trajectory"), choice_of(*_SAID, "trajectory[]")
 _may_be = re.compile(rb'"(?:history|trajectory|trajectory_format)"').search
 _has_history = re.compile(rb'(?<!\\)"history"\s*+:\s*+\[\s*+\{').search
 _issue = re.compile(r"^ISSUE:\s*(.*)", re.MULTILINE | re.DOTALL).search
@@ -232,18 +233,3 @@ def _is_history(value: object) -> bool:
     listed = as_list(value)
     message = as_object(listed[0]) if listed else {}
     return "role" in message and ("agent" in message or "message_type" in message)
-
-
-def _with_history(path: ValuePath) -> Choice:
-    return Choice.TAKE if path == ("trajectory",) else _with_steps(path)
-
-
-def _with_steps(path: ValuePath) -> Choice:
-    match path:
-        case () | ("trajectory" | "history" | "messages",):
-            return Choice.ENTER
-        case (str(key),) if key in _BESIDE:
-            return Choice.TAKE
-        case (_, int()):
-            return Choice.TAKE
-    return Choice.PASS

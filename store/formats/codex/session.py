@@ -26,7 +26,7 @@ from store.formats.codex.lens import CodexLens
 from store.formats.codex.records import Said, is_line, is_own, said
 from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, last_part, told
-from store.formats.core.json_cuts import LITERAL, cut_spans, elements_of
+from store.formats.core.json_cuts import LITERAL, choice_of, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.look import HEAD_SIZE, Look, open_regular, read_head
 from store.formats.core.splices import with_members, without_elements
@@ -250,7 +250,7 @@ class CodexDocument(Rollouts):
         return Source(self.name, look.path, look.path)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        return cut_spans(data, start, elements_of("items", beside="session"))
+        return cut_spans(data, start, choice_of("session", "items[]"))
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
         """Return all as one conversation: the bytes between its first two records are no separator."""

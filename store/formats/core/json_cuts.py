@@ -71,16 +71,26 @@ class _Level:
         self.sibling: re.Pattern[bytes] | None = None
 
 
-def elements_of(*keys: str, beside: str = "") -> Choose:
-    """Return the choice of the elements of the list at ``keys`` alone, and of the document's member ``beside``."""
+def choice_of(*items: str) -> Choose:
+    """Return the choice of the values at some places, in which ``[]`` is any position of a list.
+
+    A value in which others lie is a record unless it is a list.
+    """
+    wanted = {steps_of(item) for item in items}
+    entered = {one[:depth] for one in wanted for depth in range(len(one))}
 
     def choose(path: ValuePath) -> Choice:
-        if path == keys[: len(path)]:
-            return Choice.ENTER
-        is_element = path[:-1] == keys and isinstance(path[-1], int)
-        return Choice.TAKE if is_element or path == (beside,) else Choice.PASS
+        said = tuple(["[]" if isinstance(step, int) else step for step in path])
+        if said in wanted:
+            return Choice.LISTS if said in entered else Choice.TAKE
+        return Choice.ENTER if said in entered else Choice.PASS
 
     return choose
+
+
+def steps_of(item: str) -> tuple[str, ...]:
+    """Return a place in which ``[]`` is any position of a list, as steps."""
+    return tuple(step for step in item.replace("[]", ".[]").split(".") if step)
 
 
 def cut_spans(data: memoryview, start: int, choose: Choose) -> Iterator[Span]:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from store.events.event import Kind, ValuePath
 from store.formats.core.format import About, Format, Resuming, Source, Span, Titled, first_line, last_part, line_spans
-from store.formats.core.json_cuts import Choice, Choose, cut_spans
+from store.formats.core.json_cuts import choice_of, cut_spans, steps_of
 from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
@@ -48,7 +48,7 @@ class DeclaredFormat(Format):
         self.main_type = self._lens.type_name
         self._is_path = re.compile(f"(?:^|/){said.path}$").search if said.path else None
         self._detected = [Fits(one).holds for one in said.detect]
-        self._choose = _choice_of(said.items)
+        self.choose = choice_of(*said.items)
         self.kept, self.describing = said.homes, frozenset(said.describing)
         self.native = said.homes if said.native else ()
         self.resuming = resuming_of(said)
@@ -91,7 +91,7 @@ class DeclaredFormat(Format):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         if self._said.container == "lines":
             return line_spans(data, start)
-        return cut_spans(data, start, self._choose)
+        return cut_spans(data, start, self.choose)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a session by the places that the description names, and by its path."""
@@ -211,26 +211,10 @@ def _as_path(directory: str) -> str:
     return path[1:] if path[2:3] == ":" else path
 
 
-def _choice_of(items: Sequence[str]) -> Choose:
-    """Return the choice of the values at some places, in which ``[]`` is any position of a list."""
-    wanted = {_steps(item) for item in items}
-    entered = {one[:depth] for one in wanted for depth in range(len(one))}
-
-    def choose(path: ValuePath) -> Choice:
-        said = tuple(["[]" if isinstance(step, int) else step for step in path])
-        return Choice.TAKE if said in wanted else Choice.ENTER if said in entered else Choice.PASS
-
-    return choose
-
-
-def _steps(item: str) -> tuple[str, ...]:
-    return tuple(step for step in item.replace("[]", ".[]").split(".") if step)
-
-
 def _around(items: Sequence[str]) -> tuple[bytes, bytes]:
     """Return the bytes around the records of a new document, which stand in its first list."""
     opening, closing = b"", b""
-    for step in _steps(next((item for item in items if "[]" in item), "[]")):
+    for step in steps_of(next((item for item in items if "[]" in item), "[]")):
         if step == "[]":
             return opening + b"[\n", b"\n]" + closing
         opening, closing = opening + b'{"%b": ' % step.encode(), b"}" + closing

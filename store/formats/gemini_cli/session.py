@@ -32,7 +32,7 @@ from store.formats.core.format import (
     line_spans,
     told,
 )
-from store.formats.core.json_cuts import LITERAL, cut_spans, cuts, elements_of
+from store.formats.core.json_cuts import LITERAL, choice_of, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import Nothing
 from store.formats.core.look import HEAD_SIZE, Look, read_head
@@ -175,13 +175,13 @@ class GeminiCli(Format):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of a document; or the lines, of one that replaces all messages these."""
         if beginning(bytes(data[:HEAD_SIZE])):
-            yield from cut_spans(data, start, elements_of("messages"))
+            yield from cut_spans(data, start, choice_of("messages[]"))
             return
         for span in line_spans(data, start):
             if not is_checkpoint(bytes(data[span.start : min(span.end, span.start + HEAD_SIZE)])):
                 yield span
                 continue
-            for cut in cuts(data[span.start : span.end], elements_of("$set", "messages")):
+            for cut in cuts(data[span.start : span.end], choice_of("$set.messages[]")):
                 yield Span(span.start + cut.start, span.start + cut.end)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
