@@ -53,7 +53,7 @@ def run(
 ) -> None:
     """Mount ``store`` at ``mountpoint`` and answer until it is unmounted or SIGINT, SIGTERM or SIGHUP comes.
 
-    ``ready`` is called once the mount answers and ``background`` has started. Only this user gets in, unless
+    ``ready`` is called once the mount answers and ``background`` has started beside it. Only this user gets in, unless
     ``allow_other`` admits all that the files' modes allow. Runs in the main thread. Raises UsageError if it cannot be
     mounted there.
     """
@@ -101,21 +101,27 @@ async def _serve(
 ) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(_end_on_signal, operations)
-        if background is not None:
-            await nursery.start(background)
         invalidations.start()
         operations.desk.outputs.start()
         nursery.start_soon(_tick, operations)
         nursery.start_soon(operations.desk.native.run)
         nursery.start_soon(operations.desk.imports.run)
-        # whoever asks now is answered in a moment
-        log.info("mounted")
-        ready()
-        operations.tree.store.texts.warm()
+        nursery.start_soon(_begin, nursery, operations, ready, background)
         try:
             await _answer()
         finally:
             nursery.cancel_scope.cancel()
+
+
+async def _begin(
+    nursery: trio.Nursery, operations: Operations, ready: Callable[[], object], background: Background | None
+) -> None:
+    """Start what runs beside the mount, which answers meanwhile."""
+    if background is not None:
+        await nursery.start(background)
+    log.info("mounted")
+    ready()
+    operations.tree.store.texts.warm()
 
 
 async def _tick(operations: Operations) -> None:

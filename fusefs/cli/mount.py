@@ -1,21 +1,27 @@
 """``convfs mount``."""
 
+from __future__ import annotations
+
 import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from fusefs.cli.daemon import held_alone, in_background, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
+
+if TYPE_CHECKING:
+    from store.service.server import Listening
+    from store.store import Store
 
 _LOG_BYTES = 1 << 20
 _START_SECONDS = 30.0
@@ -142,31 +148,39 @@ def _serve(
     import trio
 
     from fusefs.cli.watch import watching
-    from fusefs.daemon.calls import ALL_OPERATIONS
     from fusefs.mount import run
-    from store.service import address
-    from store.service.server import Service, serving_beside
 
     prepare()
     with held_alone(root) as store:
         if not store.files.read_only:
             _log_to(root)
-        service = Service(
-            store,
-            ALL_OPERATIONS,
-            mountpoint=str(mountpoint),
-            stop=lambda: os.kill(os.getpid(), signal.SIGTERM),
-            tcp=ports.tcp,
-            token=address.token(root) if ports.tcp and not ports.no_token else "",
-        )
 
         async def beside(*, task_status: trio.TaskStatus[None]) -> None:
-            async with serving_beside(service):
+            # what all calls need is loaded in a thread: the mount answers meanwhile
+            async with await trio.to_thread.run_sync(_service, store, mountpoint, ports):
                 task_status.started()
                 await trio.sleep_forever()
 
         with serving_http(store, ports.http, no_token=ports.no_token), watching(watched_from, store):
             run(store, mountpoint, ready=ready, background=beside, allow_other=allow_other)
+
+
+def _service(store: Store, mountpoint: Path, ports: _Ports) -> AbstractAsyncContextManager[Listening]:
+    """Return the service of a mounted store, which begins when it is entered."""
+    from fusefs.daemon.calls import ALL_OPERATIONS
+    from store.service import address
+    from store.service.server import Service, serving_beside
+
+    return serving_beside(
+        Service(
+            store,
+            ALL_OPERATIONS,
+            mountpoint=str(mountpoint),
+            stop=lambda: os.kill(os.getpid(), signal.SIGTERM),
+            tcp=ports.tcp,
+            token=address.token(store.root) if ports.tcp and not ports.no_token else "",
+        )
+    )
 
 
 class _PrivateFiles(RotatingFileHandler):

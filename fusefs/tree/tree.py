@@ -361,12 +361,12 @@ class Tree:
         self.outputs = OutputNames(store)
         self.roots = Roots(store)
         """The outputs of tools and agents."""
-        self.native = Native(store, Path.home())
-        """The tools' own files."""
         self.workers = Workers()
+        """Threads for what takes long."""
         if (remote := store.files.packs.remote) is not None:
             remote.through = Fetches(self.workers).through
-        """Threads for what takes long."""
+        self.native = Native(store, Path.home(), self.workers)
+        """The tools' own files."""
         self.shown_contents: Lately[Asked] = Lately(_CONTENTS_KEPT)
         """The contents of records that were asked for by their hashes."""
         self._looking: dict[tuple[int, int], Work[list[FileRow]]] = {}

@@ -52,6 +52,7 @@ class NativeDirectory(FixedDirectory, Listing):
 
     def lookup(self, name: str) -> int | None:
         native = self.tree.native
+        native.load()
         if not self.tool:
             return self.below(name) if name in native.paths.tools else None
         parts = (*self.parts, name)
@@ -68,6 +69,7 @@ class NativeDirectory(FixedDirectory, Listing):
 
     def items(self) -> Mapping[str, Item]:
         native = self.tree.native
+        native.load()
         if not self.tool:
             return {name: Item(ino := self.below(name), ino) for name in native.paths.tools}
         names = dict(native.paths.tools[self.tool].names(self.parts))

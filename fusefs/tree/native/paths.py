@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path, PurePath
 
 from fusefs.tree.node import Served
 from fusefs.tree.paths import CONTROL, NATIVE
+from fusefs.tree.waiting import Work, Workers
 from store.errors import ConvfsError, NotFound
 from store.formats.core import homes
 from store.formats.core.format import Format
@@ -45,15 +47,20 @@ class NativePaths:
 
     def __init__(self, store: Store, home: Path) -> None:
         self._store = store
-        self.homes: Mapping[str, Path] = {
-            format_.name: homes.first(format_.native, home) for format_ in FORMATS if format_.native
-        }
-        """The directories that stand for those of the tools, by tool."""
-        self.folders: Mapping[str, Sequence[str]] = {name: format_named(name).native_folders for name in self.homes}
-        """The folders that are always there, by tool."""
+        self._home = home
         self._tools: dict[str, _Folders] | None = None
         self.removed: dict[tuple[str, Parts], int] = {}
         """The conversations whose files were at these paths and are in the trash, or were since the mount began."""
+
+    @cached_property
+    def homes(self) -> Mapping[str, Path]:
+        """The directories that stand for those of the tools, by tool."""
+        return {format_.name: homes.first(format_.native, self._home) for format_ in FORMATS if format_.native}
+
+    @cached_property
+    def folders(self) -> Mapping[str, Sequence[str]]:
+        """The folders that are always there, by tool."""
+        return {name: format_named(name).native_folders for name in self.homes}
 
     @property
     def tools(self) -> dict[str, _Folders]:
@@ -248,8 +255,10 @@ class Sidecars:
 class Native:
     """The tools' files of one mount: where each stands, and those that were looked into lately."""
 
-    def __init__(self, store: Store, home: Path) -> None:
+    def __init__(self, store: Store, home: Path, workers: Workers) -> None:
         self._store = store
+        self._workers = workers
+        self._loading: Work[object] | None = None
         self.paths = NativePaths(store, home)
         self.sidecars = Sidecars(self)
         self.root = store.root / SCRATCH / NATIVE
@@ -258,6 +267,12 @@ class Native:
         self._outdated: set[int] = set()
         self.served: Mapping[int, Served] = {}
         """By conversation: the waiting writes, shown in place of the stored file."""
+
+    def load(self) -> None:
+        """Have the formats of all tools loaded, which takes a tenth of a second: raises Later while a thread does."""
+        if self._workers.can_wait:
+            self._loading = self._loading or self._workers.begin(lambda: self.paths.homes)
+            self._loading.await_done()
 
     def file(self, context: int) -> NativeFile:
         """Return the file of a conversation as it is now. Raises NotFound if it has none."""
