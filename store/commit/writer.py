@@ -384,6 +384,8 @@ _MANY = 500
 _PATIENCE = 2
 """How often others may be first before they are asked to wait."""
 _UNAPPLIED_FRAMES = 4096
+_PLAIN = {heads.HeadMoved, heads.Commit}
+"""The frames of turns that are appended without a key."""
 _MOST_UNAPPLIED_FRAMES = 65_536
 
 
@@ -737,14 +739,15 @@ class Writer:
         deleted: Iterable[int],
     ) -> None:
         """Bring an entry that has its place into the journal, the logs and memory."""
-        notes = [frame.body for frame in frames if isinstance(frame.body, heads.SHARED)]
-        if notes:
-            self.noted(notes)
+        # most are appends of turns, and bring nothing that must be looked for
+        kinds = {type(frame.body) for frame in frames}
+        if not kinds.isdisjoint(heads.SHARED):
+            self.noted([frame.body for frame in frames if isinstance(frame.body, heads.SHARED)])
         if self.order.shared and entry.blobs:
             self.brought([blob.hash for blob in entry.blobs])
         first = not self.journal.used
         end = self.journal.append(*encoded)
-        if any(isinstance(frame.body, (heads.Reclaimed, *heads.SHARED)) for frame in frames):
+        if not kinds.isdisjoint((heads.Reclaimed, *heads.SHARED)):
             # what these take away is not to be missed after a power failure
             self.journal.sync()
         self.turns.append(entry.turns)
@@ -752,7 +755,7 @@ class Writer:
         self.pending.add(entry.blobs, end)
         texts: list[heads.HeadFrame] = []
         followed = FOLLOWED if self.texts else TEXT_NOTES
-        for frame in frames:
+        for frame in () if kinds <= _PLAIN and not self.texts else frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name

@@ -32,6 +32,7 @@ _FRAME = Layout("<4sIQQ")
 _CRC = Layout("<I")
 FRAME_HEAD = _FRAME.size
 FRAME_OVERHEAD = FRAME_HEAD + _CRC.size
+_NO_FRAME, _NO_CRC = bytes(FRAME_HEAD), bytes(_CRC.size)
 SLOT_SIZE = 128
 
 _BODY = Layout("<QQQQIIII")
@@ -152,9 +153,10 @@ def entry_seq(body: bytes | bytearray | memoryview) -> int:
 
 def frame(body: Sequence[bytes], epoch: int, position: int, seed: int) -> bytearray:
     """Return an entry's body, given in pieces, as it lies in a journal; ``seed`` is the CRC-32 of the store's id."""
-    head = _FRAME.pack(MAGIC, FRAME_OVERHEAD + sum(map(len, body)), epoch, position)
-    framed = bytearray().join((head, *body, bytes(_CRC.size)))
-    end = len(framed) - _CRC.size
+    framed = bytearray().join((_NO_FRAME, *body, _NO_CRC))
+    length = len(framed)
+    _FRAME.pack_into(framed, 0, MAGIC, length, epoch, position)
+    end = length - _CRC.size
     with memoryview(framed) as view:
         _CRC.pack_into(framed, end, crc32(view[:end], seed))
     return framed

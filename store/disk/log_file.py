@@ -46,13 +46,17 @@ class LogFile:
         """Append, unsynced. Raises the error of the disk, unless it is full."""
         with self._lock:
             before = self._tail
-            self._tail = (offset, data) if before is None else (before[0], before[1] + data)
             try:
+                if before is None and not self._read_only:
+                    durable.pwrite_all(self._fd, data, offset)
+                    return
+                self._tail = (offset, data) if before is None else (before[0], before[1] + data)
                 self._flush()
             except OSError as error:
                 if error.errno not in durable.FULL:
                     self._tail = before
                     raise
+                self._tail = self._tail or (offset, data)
 
     def _read(self, length: int, offset: int) -> bytes:
         """Read ``length`` bytes at ``offset``; fewer only where the file ends. DamageError if the disk cannot."""

@@ -87,7 +87,8 @@ class Files:
     ) -> None:
         self.root = root
         self.files_id = files_id
-        self._directory = directory
+        self._path = str(root)
+        self._opened = os.fstat(directory)
         self.directory = identity.directory_key(directory)
         self.read_only = read_only
         """The reason why nothing can be written, "" if it can. Recovery then happens in memory."""
@@ -150,7 +151,7 @@ class Files:
         Open files stay those of this store. Files that are made, renamed or removed by path would not be.
         """
         try:
-            same = os.path.samestat(os.stat(self.root), os.fstat(self._directory))
+            same = os.path.samestat(os.stat(self._path), self._opened)
         except OSError:
             same = False
         if not same:
