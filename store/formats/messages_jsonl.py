@@ -12,11 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec import structs
-
 from store.errors import DamageError, NotFound, UsageError
 from store.events.event import Block, Kind, ValuePath, utf8
-from store.formats.core.chat_messages import ROLES, ChatLens, first_request, message
+from store.formats.core.chat_messages import ROLES, ChatLens, first_request, gather, message
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.format import About, ExternalBlob, Format, Source, first_line
@@ -128,11 +126,8 @@ def _with_contents(line: JsonObject, before: Before) -> Shown:
         identifier = as_text(part.get(_REFERENCE))
         if identifier in _named_contents(line):
             _add(identifier, as_text(part.get("type")), path, before, into)
-            continue
-        plain = message({"role": "user", "content": [item]}, before)
-        # as a content with a single part has them
-        into.blocks += (structs.replace(block, path=(*path, *block.path[2:])) for block in plain.blocks)
-        into.resources += (structs.replace(held, path=(*path, *held.path[2:])) for held in plain.resources)
+        else:
+            gather(item, path, "", into)
     return into.shown(ROLES.get(as_text(line.get("role")), Kind.NOTE))
 
 

@@ -138,10 +138,6 @@ def _id_of(call: JsonObject) -> str:
     return as_text(call.get("id"))
 
 
-def _returned_to(call: JsonObject) -> set[str]:
-    return {_id_of(as_object(as_object(part).get("functionResponse"))) for part in as_list(call.get("result"))}
-
-
 def _result_of(call: str) -> str:
     return f"result of {call}"
 
@@ -164,7 +160,7 @@ def _message(record: JsonObject, what: str, repeated: Set[str], into: Gathered) 
     if (displayed := record.get("displayContent")) is not None and displayed != content:
         gather(displayed, ("displayContent",), "display", into)
     # calls that were made at once may each have the results of all
-    answered = {_id_of(call) for call in calls_in(record) if _id_of(call) in _returned_to(call)} - {""}
+    answered = {one for call in calls_in(record) for one, _place in _responses(call) if one == _id_of(call)}
     for at, call in enumerate(as_list(record.get("toolCalls"))):
         if isinstance(call, dict):
             _call(call, ("toolCalls", at), answered - {_id_of(call)} if _id_of(call) in answered else frozenset(), into)
@@ -227,16 +223,13 @@ def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -
 
 def _empty_in(call: JsonObject, path: ValuePath) -> ValuePath:
     """Return where the result of a call says nothing; () where it has no text at all."""
-    for _identifier, place in _responses(call):
-        for key in ("output", "error"):
-            if as_object(value_at(call, place)).get(key) == "":
-                return (*path, *place, key)
-    return ()
+    places = ((*place, key) for _identifier, place in _responses(call) for key in _SAYS)
+    return next(((*path, *place) for place in places if value_at(call, place) == ""), ())
 
 
 def _response(response: object, path: ValuePath, name: str, into: Gathered) -> None:
     held = as_object(response)
-    for key in ("output", "error"):
+    for key in _SAYS:
         if held.keys() == {key} and isinstance(text := held[key], str):
             into.text(text, (*path, key), name)
             return
@@ -282,7 +275,7 @@ def _returned(message: JsonObject) -> dict[str, str]:
     for call in calls_in(message):
         for identifier, place in _responses(call):
             held = as_object(value_at(call, place))
-            text = next((text for key in ("output", "error") if (text := as_text(held.get(key)))), "")
+            text = next((text for key in _SAYS if (text := as_text(held.get(key)))), "")
             if text and identifier == call.get("id"):
                 found[identifier] = text
     return found
@@ -324,12 +317,9 @@ class GeminiCliLens(JsonLens):
             message = object_in(record)
             edited = record
             for at, call in enumerate(answered_in(message)):
-                held = as_object(
-                    as_object(as_object(as_list(message["content"])[at])["functionResponse"]).get("response")
-                )
-                for key in ("output", "error"):
-                    if call in changed and held.get(key) == changed[call][0]:
-                        path: ValuePath = ("content", at, "functionResponse", "response", key)
+                for key in _SAYS:
+                    path: ValuePath = ("content", at, "functionResponse", "response", key)
+                    if call in changed and value_at(message, path) == changed[call][0]:
                         edited = put(edited, path, spell(changed[call][1], record))
             if edited != record:
                 found[number] = edited
