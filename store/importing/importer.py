@@ -349,7 +349,7 @@ class _Run(Struct):
         goes_on = goes_on or bool(format_.unpacked and (known or found))
         if _may_have_parts(format_) and not goes_on and self._import_parts(source, format_):
             return
-        if known is None and (found := found or self.moved.to(format_, source)) is not None:
+        if known is None and (found := found or self._packed(source, format_) or self.moved.to(format_, source)):
             if found.older:
                 self._unchanged(source.format)
                 return
@@ -372,6 +372,13 @@ class _Run(Struct):
         """Return the conversation of a compressed session that came in before it was compressed."""
         with rendition(self._scratch(), format_, source) as unpacked:
             return self.moved.to(format_named(format_.unpacked), source, unpacked)
+
+    def _packed(self, source: Source, format_: Format) -> Known | None:
+        """Return the conversation of a session that came in compressed, and lies there as lines now."""
+        path = path_text(source.path.with_name(source.path.name + zstd.SUFFIX))
+        packed = (one.name for one in self.formats if one.unpacked == format_.name)
+        entries = (entry for name in packed for entry in self.store.catalogue.by_origin("part", name, path))
+        return next(map(Known, entries), None)
 
     def _scratch(self) -> Path:
         if self.scratch is None:

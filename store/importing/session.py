@@ -170,6 +170,9 @@ class SessionImport(_Import):
             changes |= self._describe(whole)
         if known and known.source != path_text(self._path):
             changes["source"] = path_text(self._path)
+        if known and "part" in known.metadata:
+            # it came in compressed, as the only one of its file, and lies there as lines now
+            changes |= {"part": None, "file": None, "format": self._format.name}
         if known:
             changes |= claimed(self._store, known)
         return records.end(changes, whole.size)

@@ -190,7 +190,8 @@ class Format(Protocol):
     unpacked: str = ""
     """The format of the session that a compressed file holds, under the same name without its suffix.
 
-    A session that came in before it was compressed goes on as that.
+    A session that came in before it was compressed goes on as that, and one that came in compressed does once it lies
+    there as lines.
     """
 
     keeps_file: bool = False

@@ -187,3 +187,28 @@ def test_a_compressed_session_that_is_a_bomb_is_refused_in_a_line(store: Store, 
     assert report.imported == 0
     [line] = report.errors
     assert "too much for its size" in line
+
+
+def test_a_session_that_came_in_compressed_goes_on_as_lines(store: Store, tmp_path: Path) -> None:
+    records = [meta(), message("user", "Why?"), message("assistant", "So.")]
+    archive = compressed(tmp_path, written(*records))
+    imported(store, archive)
+    [before] = store.library.conversations()
+    number = next(row.number for row in store.records.rows(before.head) if row.kind is Kind.ASSISTANT)
+    edited(store, before, number, "Thus.")
+    path = archive.with_suffix("")
+    path.write_bytes(zstandard.ZstdDecompressor().decompressobj().decompress(archive.read_bytes()))
+    archive.unlink()
+    imported(store, path)
+    assert imported(store, path).unchanged == 1
+    assert texts_of(store)[-2:] == ["Why?", "Thus."]
+    path.write_bytes(written(*records, message("user", "And now?")))
+    assert imported(store, path).grown == 1
+    assert texts_of(store)[-2:] == ["Thus.", "And now?"]
+    [conversation] = store.library.conversations()
+    assert (conversation.id, conversation.format) == (before.id, "codex")
+    with exported(store, conversation) as files:
+        assert files == {path.name: written(*records[:2], message("assistant", "Thus."), message("user", "And now?"))}
+    # compressed again, it is the same
+    assert imported(store, packed(path)).unchanged == 1
+    assert [one.id for one in store.library.conversations()] == [before.id]
