@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import echo, echo_json, progress
+from fusefs.cli.output import echo, echo_json, progress, tell_uncollected
 from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def gc(store: Path | None, dry_run: bool, as_json: bool) -> None:
         echo(f"convfs: left alone: {line}", err=True)
     if collected.collector:
         echo(f"convfs: replica {collected.collector} collects in the space just now; here, what it drops", err=True)
+    tell_uncollected(collected.behind)
     if not (collected.blobs or collected.turns or collected.repeated_bytes or collected.space_bytes):
         echo("Nothing to collect.")
         return

@@ -140,6 +140,12 @@ def json_array() -> Iterator[Callable[[Iterable[object]], None]]:
     sys.stdout.write("[]\n" if separator.startswith("[") else "\n]\n")
 
 
+def tell_uncollected(behind: Iterable[tuple[str, int]]) -> None:
+    """Name, on standard error, the machines of a space that may still have something that was deleted for good."""
+    for machine, seen_ms in behind:
+        echo(f"convfs: {machine} may still have some of what was deleted for good, {last_seen(seen_ms)}", err=True)
+
+
 def last_seen(ms: int) -> str:
     """Return when something was last there, a time in Unix milliseconds, in words; 0 is never."""
     if not ms:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import agreed, echo, echo_json, write_table
+from fusefs.cli.output import agreed, echo, echo_json, tell_uncollected, write_table
 from fusefs.text.amounts import size_text
 from store import visible
 from store.formats.core.times import SPANS
@@ -121,6 +121,7 @@ def _prune(backend: Backend, doomed: Sequence[Doomed]) -> PruneReport:
         total.versions += report.versions
         total.artifacts += report.artifacts
         total.skipped += report.skipped
+        total.behind = report.behind
     return total
 
 
@@ -158,5 +159,6 @@ def _tell(doomed: Sequence[Doomed], report: PruneReport | None, dry_run: bool, a
         ]
         done = ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing"
         echo(f"Deleted for good: {done}. `convfs gc` frees the space.")
+        tell_uncollected(report.behind)
     elif doomed:
         echo("Nothing was deleted." + (" A dry run." if dry_run else ""))

@@ -243,6 +243,10 @@ def status(store: Path | None, as_json: bool) -> None:
             state += ", revoked"
         elif member.redactions < found.redactions:
             state += f", has not redacted what was, {last_seen(member.seen_ms)}"
+        elif member.collected < found.dropped:
+            state += f", may still have some of what was deleted for good, {last_seen(member.seen_ms)}"
+        if member.own and member.collected < found.dropped:
+            echo("here     there may still be some of what was deleted for good: convfs gc removes it")
         if not member.own:
             echo(f"also     {member.number}, {member.machine}{state}")
 

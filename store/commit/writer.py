@@ -418,7 +418,7 @@ class Writer:
         """``observers`` are told of every group, after its callers have been answered."""
         self.order: Order = Alone()
         """Says which entry is next."""
-        self.noted: Callable[[Sequence[heads.Shared]], None] = lambda _notes: None
+        self.noted: Callable[[Sequence[HeadFrame]], None] = lambda _notes: None
         """Called with notes for the machines of a space before their entry is published; if it raises, that waits."""
         self.brought: Callable[[Sequence[Hash]], None] = lambda _digests: None
         """Called with the blobs that an entry of a space brings, before it is published."""
@@ -742,7 +742,7 @@ class Writer:
         # most are appends of turns, and bring nothing that must be looked for
         kinds = {type(frame.body) for frame in frames}
         if not kinds.isdisjoint(heads.SHARED):
-            self.noted([frame.body for frame in frames if isinstance(frame.body, heads.SHARED)])
+            self.noted([frame for frame in frames if isinstance(frame.body, heads.SHARED)])
         if self.order.shared and entry.blobs:
             self.brought([blob.hash for blob in entry.blobs])
         first = not self.journal.used

@@ -7,7 +7,7 @@ held them, and for pieces of secrets in compression dictionaries.
 
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -55,21 +55,35 @@ def prove(
 ) -> Proof:
     """Look for secrets, and for the names of blobs that are ``gone``, in all of a store; ``passed`` is told how far."""
     store.checkpointer.flush()
-    prover = _Prover(store.root, secrets, gone)
+    prover = _Prover(store.root, secrets, gone, {hash_key(digest) for digest in gone})
     prover.files()
-    prover.packs(store.files.packs, store.blobs, passed)
+    for size in prover.packs(store.files.packs, store.blobs):
+        passed(size)
     prover.turns(store.files.turns)
     prover.texts(store.files.heads)
     prover.originals(store.files.heads, store.blobs)
     return prover.proof
 
 
+def prove_gone(store: Store, keys: Collection[int], databases: Iterable[Path]) -> Generator[None, None, Proof]:
+    """Look for blobs, by their keys, in all packs of a store, and for their names in some databases; pauses often."""
+    prover = _Prover(store.root, Secrets(()), (), keys)
+    for path in databases:
+        yield
+        prover.database(path)
+    for _size in prover.packs(store.files.packs, store.blobs):
+        yield
+    return prover.proof
+
+
 class _Prover:
-    def __init__(self, root: Path, secrets: Secrets, gone: Collection[Hash]) -> None:
+    """Looks for secrets, and for blobs that are gone: by their names, as far as these are known, and by their keys."""
+
+    def __init__(self, root: Path, secrets: Secrets, gone: Collection[Hash], keys: Collection[int]) -> None:
         self._root = root
         self._secrets = secrets
         self._gone = frozenset(gone)
-        self._keys = {hash_key(digest) for digest in gone}
+        self._keys = frozenset(keys)
         self.proof = Proof()
 
     def files(self) -> None:
@@ -86,7 +100,15 @@ class _Prover:
                         self.proof.files += 1
                         self._file(path, where)
 
-    def packs(self, packs: PackSet, resolver: Resolver, passed: Callable[[int], None]) -> None:
+    def database(self, path: Path) -> None:
+        """Look into a database and its log, if there is one."""
+        for one in (path, path.with_name(f"{path.name}-wal")):
+            if one.exists():
+                self.proof.files += 1
+                self._file(one, one.name)
+
+    def packs(self, packs: PackSet, resolver: Resolver) -> Iterator[int]:
+        """Look into all packs; yields the size of each record."""
         for pack, offset, found in packs.scan():
             where = f"{packs.path(pack).name}, offset {offset}"
             if isinstance(found, Damage):
@@ -96,7 +118,7 @@ class _Prover:
             try:
                 opened = resolver.open(found)
                 needed = [opened.base, *(chunk.hash for chunk in opened.chunks or ())]
-                if not self._gone.isdisjoint(needed):
+                if any(map(self._is_gone, needed)):
                     self.proof.found.append(f"{where}: it needs a blob that held a secret")
                 if opened.chunks is not None:
                     for start, window in across_chunks(resolver, opened.chunks, self._secrets.reach):
@@ -107,13 +129,14 @@ class _Prover:
                     self._look(body, where)
                     if containers.is_one(body):
                         self._look_within(body, where)
-                    if digest in self._gone:
+                    if self._is_gone(digest):
                         self.proof.found.append(f"{where}: a blob that held a secret")
-                    if form == Form.SKELETON and any(cut[3] in self._gone for cut in skeleton_format.decode(body).cuts):
+                    cuts = skeleton_format.decode(body).cuts if form == Form.SKELETON else ()
+                    if any(self._is_gone(cut[3]) for cut in cuts):
                         self.proof.found.append(f"{where}: a payload that is made of a blob that held a secret")
             except ConvfsError as error:
                 self.proof.unread.append(f"{where}: {error}")
-            passed(len(found.stored))
+            yield len(found.stored)
 
     def turns(self, log: TurnLog) -> None:
         for turn_id, turn in log.scan():
@@ -165,7 +188,7 @@ class _Prover:
         self.proof.bytes += len(data)
         if self._secrets.hold(data):
             self.proof.found.append(where)
-        if self._gone and self._names(data):
+        if self._keys and self._names(data):
             self.proof.found.append(f"{where}: the name of a blob that held a secret")
 
     def _look_within(self, data: bytes, where: str) -> None:
@@ -174,6 +197,9 @@ class _Prover:
                 self.proof.found.append(f"{where}: within what it holds")
         except DamageError as error:
             self.proof.unread.append(f"{where}: {error}")
+
+    def _is_gone(self, digest: Hash | None) -> bool:
+        return digest is not None and hash_key(digest) in self._keys
 
     def _names(self, data: bytes) -> bool:
         if any(key in self._keys for key in keys_in(data)):

@@ -44,12 +44,17 @@ def _known(context: int) -> int:
 
 
 class PruneReport(Struct):
-    """Counts of conversations, versions and artifacts deleted for good; ``skipped`` has a line for each kept one."""
+    """Counts of conversations, versions and artifacts deleted for good; ``skipped`` has a line for each kept one.
+
+    ``behind`` are the machines of a space that may still have what was deleted and collected before, and when they were
+    last there, in Unix ms.
+    """
 
     conversations: int = 0
     versions: int = 0
     artifacts: int = 0
     skipped: list[str] = []
+    behind: tuple[tuple[str, int], ...] = ()
 
 
 def prune(store: Store, doomed: Iterable[Doomed]) -> PruneReport:

@@ -230,7 +230,9 @@ def in_background(store: Store) -> Iterator[Idle]:
 
     store.observers.add(noted)
     if store.replica is not None:
-        store.replica.dropped = let_go
+        store.replica.drops = let_go
+        if store.replica.owes:
+            let_go()
     idle.start()
     try:
         yield idle

@@ -15,6 +15,7 @@ from store.errors import ConvfsError, DamageError, Unreachable, UsageError
 from store.ids import now_ms
 from store.importing.snapshot import text_path
 from store.insight.report import StatsReport
+from store.redaction.clearing import clear
 from store.redaction.proof import Proof, prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
@@ -35,6 +36,8 @@ Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
 _DAY_SECONDS = 24 * 3600.0
+_OWED_SECONDS = 3600.0
+"""After how long it is tried again to remove what a space has dropped."""
 _LAST = "collected"
 """The index's key for the store's state at the last collection, and for its time."""
 
@@ -45,8 +48,25 @@ UPKEEP = Table()
 @UPKEEP.telling(400, progress=True)
 def gc(holder: Holder, emit: Emit[None], dry_run: bool = False) -> Collected:
     """Delete unreferenced data from the files; ``dry_run``: report it, and change nothing."""
+    store = holder.store
     # a client that goes away meanwhile ends it
-    return _result(holder.store.collector.steps(grace_seconds=0, least_part=0, dry_run=dry_run), emit)
+    collected = _result(
+        _cleared(store, store.collector.steps(grace_seconds=0, least_part=0, dry_run=dry_run)), emit
+    )
+    return structs.replace(collected, behind=_uncollected(store))
+
+
+def _cleared(store: Store, steps: CollectionSteps) -> CollectionSteps:
+    """Collect; in a space, see then that nothing is left of what was dropped."""
+    collected = yield from steps
+    if collected.cleared:
+        yield from clear(store, collected.cleared)
+    return collected
+
+
+def _uncollected(store: Store) -> tuple[tuple[str, int], ...]:
+    """Return the machines of the store's space that may still have something that was dropped."""
+    return tuple(store.replica.uncollected()) if store.replica is not None else ()
 
 
 def _result(steps: Generator[T, None, Result], told: Callable[[T], object]) -> Result:
@@ -131,9 +151,14 @@ class Collecting(_Stepping[Collected]):
         known = self._store.files.index.db.state(_LAST)
         state, _, when = known.rpartition(" ") if isinstance(known, str) else ("", "", "0")
         let_go, self._let_go = self._let_go, False
-        if state == self._state or (not let_go and self._now() < float(when) + _DAY_SECONDS):
+        replica = self._store.replica
+        owes = replica is not None and replica.owes
+        if (state == self._state and not owes) or (
+            not let_go and self._now() < float(when) + (_OWED_SECONDS if owes else _DAY_SECONDS)
+        ):
             return None
-        return self._store.collector.steps(grace_seconds=settings.grace_hours * 3600, dry_run=False, wait=False)
+        steps = self._store.collector.steps(grace_seconds=settings.grace_hours * 3600, dry_run=False, wait=False)
+        return _cleared(self._store, steps)
 
     def _done(self, result: Collected) -> bool:
         self._store.files.index.db.set_state(_LAST, f"{self._state} {self._now():.0f}")
@@ -237,7 +262,9 @@ def prune_plan(holder: Holder, selections: tuple[Selection, ...] = ()) -> Iterat
 @UPKEEP.call(471)
 def prune_planned(holder: Holder, doomed: tuple[Doomed, ...]) -> PruneReport:
     """Delete for good the findings of a plan, or some of them."""
-    return prune(holder.store, doomed)
+    report = prune(holder.store, doomed)
+    report.behind = _uncollected(holder.store)
+    return report
 
 
 _REDACTED_AT_ONCE = 8 << 20

@@ -6,12 +6,13 @@ is true once the space has nothing older any more, and nothing that is sealed wi
 is removed, and ``key`` empty, once all replicas have said that they have done the same. Until then those of redactions
 before that are there, too, in ``earlier``, as ``[generation, key]``: who was away applies one after the other.
 
-The record ``seen/`` and 6 digits is what a replica says of itself: ``{"ms", "seq", "generation"}``.
+The record ``seen/`` and 6 digits is what a replica says of itself: ``{"ms", "seq", "generation", "dropped",
+"collected"}``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -52,12 +53,15 @@ class Generation(Struct, frozen=True):
 class Seen(Struct, frozen=True):
     """When a replica was last there, in Unix milliseconds, its commit then, and the last redaction that it has done.
 
-    That is once it has applied it, and erased the keys from before.
+    That is once it has applied it, and erased the keys from before. ``dropped`` is the last commit by which the space
+    has dropped something, as far as it knows, and ``collected`` the last one of which nothing is left in its files.
     """
 
     ms: int = 0
     seq: int = 0
     generation: int = 0
+    dropped: int = 0
+    collected: int = 0
 
 
 def current(records: Records) -> Generation:
@@ -92,11 +96,32 @@ def seen(records: Records) -> dict[int, Seen]:
         raise DamageError(f"what the space says of its machines makes no sense: {error}") from None
 
 
-def behind(records: Records, revoked: Container[int] = ()) -> list[tuple[roster.Member, Seen]]:
-    """Return the replicas that have not applied the last redaction, and when they were last there; no revoked ones."""
-    last, known = current(records), seen(records)
-    said = [(member, known.get(member.number, Seen())) for member in roster.members(records)]
-    return [(member, one) for member, one in said if one.generation < last.generation and member.number not in revoked]
+Behind = list[tuple[roster.Member, Seen]]
+"""Replicas that have not done something yet, and what they have said last."""
+
+
+def behind(records: Records, revoked: Container[int] = ()) -> Behind:
+    """Return the replicas that have not applied the last redaction; no revoked ones."""
+    generation = current(records).generation
+    return [one for one in _said(records, revoked) if one[1].generation < generation]
+
+
+def uncollected(records: Records, revoked: Container[int] = ()) -> Behind:
+    """Return the replicas that may still have something that the space has dropped; no revoked ones."""
+    said = _said(records, revoked)
+    dropped = last_drop(one for _member, one in said)
+    return [one for one in said if one[1].collected < dropped]
+
+
+def last_drop(said: Iterable[Seen]) -> int:
+    """Return the last commit by which the space has dropped something, as far as anybody has said."""
+    return max((one.dropped for one in said), default=0)
+
+
+def _said(records: Records, revoked: Container[int]) -> Behind:
+    known = seen(records)
+    members = (member for member in roster.members(records) if member.number not in revoked)
+    return [(member, known.get(member.number, Seen())) for member in members]
 
 
 def forget_patch(space: Space, revoked: Container[int] = ()) -> None:

@@ -32,6 +32,10 @@ class Published(Struct, frozen=True):
     """The last that it had, see ``store.shared.sessions``; the last one perhaps not quite."""
     generation: int = 0
     """The last redaction that it has applied."""
+    dropped: int = 0
+    """The last commit by which the space has dropped something that it has applied."""
+    collected: int = 0
+    """The last of these of which nothing is left here."""
     whole: int = -1
     """The packs up to this one were taken whole, as earlier versions did with all of them (-1)."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 from store.commit.writer import Writer
@@ -156,7 +156,8 @@ class Redactions:
             return
         last, generation = generations.current(space.records), self.generation
         self.owes = generation > 0 and last.generation <= generation and not self._done(last, access)
-        seen = Seen(now_ms(), self._writer.seq, generation - self.owes)
+        now = self._published.now
+        seen = Seen(now_ms(), self._writer.seq, generation - self.owes, now.dropped, now.collected)
         generations.say(space.records, self._member.number, seen)
         if administers:
             generations.forget_patch(space, _revoked(_standing(access)))
@@ -173,8 +174,10 @@ class Redactions:
                 return False
         return True
 
-    def behind(self, space: Space, access: Access | None) -> list[tuple[str, int]]:
-        """Return the machines that have not applied the last redaction, and when they were last there, in Unix ms.
+    def named(
+        self, space: Space, access: Access | None, which: Callable[[Records, Container[int]], generations.Behind]
+    ) -> list[tuple[str, int]]:
+        """Return some machines that are not revoked by their names, and when they were last there, in Unix ms.
 
         Raises Unreachable, DamageError.
         """
@@ -182,7 +185,7 @@ class Redactions:
         names = {one.number: one.machine for one in standing}
         return [
             (names.get(member.number, member.machine), seen.ms)
-            for member, seen in generations.behind(space.records, _revoked(standing))
+            for member, seen in which(space.records, _revoked(standing))
         ]
 
 

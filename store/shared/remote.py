@@ -47,6 +47,8 @@ class MemberStatus(Struct, frozen=True):
     """When it was last there; 0 if it never was."""
     redactions: int = 0
     """How many of the space's redactions it has applied."""
+    collected: int = 0
+    """The last commit with which the space has dropped something of which it has nothing left."""
 
 
 class Status(Struct, frozen=True):
@@ -65,6 +67,8 @@ class Status(Struct, frozen=True):
     """How often something was redacted in the space."""
     cached_bytes: int = 0
     """How much of what only the space has whole is here."""
+    dropped: int = 0
+    """The last commit by which the space has dropped something."""
 
 
 def init(place: Place, name: str, *, plain: bool = False) -> None:
@@ -301,7 +305,9 @@ def status(root: Path) -> Status:
         known, redactions = generations.seen(space.records), generations.current(space.records).generation
     for number, one in enumerate(members):
         if (said := known.get(one.number)) is not None:
-            members[number] = structs.replace(one, seen_ms=said.ms, redactions=said.generation)
+            members[number] = structs.replace(
+                one, seen_ms=said.ms, redactions=said.generation, collected=said.collected
+            )
     return Status(
         member.space,
         space.where,
@@ -313,6 +319,7 @@ def status(root: Path) -> Status:
         key,
         redactions,
         sum(path.stat().st_size for path in (root / paths.CACHE).glob("*")),
+        generations.last_drop(known.values()),
     )
 
 

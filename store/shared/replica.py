@@ -29,7 +29,7 @@ from store.content.compression import Member, pack_records
 from store.content.sealed import names_of
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE
-from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Shared, decode_all
+from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
 from store.errors import (
     DamageError,
@@ -127,7 +127,7 @@ class Replica:
         """The machines that are there."""
         self._says_at = 0.0
         """When it says next that this one is."""
-        self.dropped: Callable[[], None] = lambda: None
+        self.drops: Callable[[], None] = lambda: None
         """Called when the space has dropped something."""
         self.redactions = Redactions(member, writer, self._published, self.history, self._only_read)
         intake.publish = self._publish
@@ -534,8 +534,37 @@ class Replica:
 
         Raises Unreachable, DamageError.
         """
-        space, _packs = self.connected()
-        return self.redactions.behind(space, self.access)
+        return self.redactions.named(self.connected()[0], self.access, generations.behind)
+
+    def uncollected(self) -> list[tuple[str, int]]:
+        """Return the machines that may still have something that the space has dropped, and when they were last there.
+
+        In Unix ms. Raises Unreachable, DamageError.
+        """
+        if self.owes:
+            # also this one
+            self.say()
+        return self.redactions.named(self.connected()[0], self.access, generations.uncollected)
+
+    @property
+    def dropped(self) -> int:
+        """The last commit by which the space has dropped something, as far as this replica has come."""
+        return self._published.now.dropped
+
+    @property
+    def owes(self) -> bool:
+        """True if this machine may still have something that the space has dropped."""
+        return self._published.now.collected < self.dropped
+
+    def note_dropped(self, seq: int) -> None:
+        """Note a commit by which the space has dropped something; an earlier one than is noted is not."""
+        if seq > self.dropped:
+            self._published.note(dropped=seq)
+
+    def note_collected(self, seq: int) -> None:
+        """Note that nothing is left here of what was dropped up to a commit, and say so. Raises Unreachable."""
+        self._published.note(collected=seq)
+        self.say()
 
     def say(self) -> None:
         """Say in the space that this replica is there, and which redaction it has applied."""
@@ -557,13 +586,17 @@ class Replica:
 
     # -- what machines are told ------------------------------------------------------------------------------------
 
-    def _note_shared(self, notes: Sequence[Shared]) -> None:
-        for note in notes:
-            if isinstance(note, Dropped):
-                self.holdings.drop(note, self.connected()[1])
-                self.dropped()
-            else:
-                self.redactions.told(note)
+    def _note_shared(self, notes: Sequence[HeadFrame]) -> None:
+        for frame in notes:
+            match frame.body:
+                case Dropped():
+                    self.holdings.drop(frame.body, self.connected()[1])
+                    self.note_dropped(frame.seq)
+                    # others are to know that this machine owes something
+                    self._says_at = 0.0
+                    self.drops()
+                case Held() | Redacted():
+                    self.redactions.told(frame.body)
 
     # -- following -------------------------------------------------------------------------------------------------
 

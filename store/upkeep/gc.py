@@ -407,6 +407,8 @@ class Collected(Struct, frozen=True):
     ``young_bytes`` lie in packs that were written to within the grace period: nothing was looked for there.
     ``repeated_bytes`` are further copies of blobs. ``damaged`` says which packs were left alone as they are.
     ``space_bytes`` were freed in the space that the store is of; if its replica ``collector`` collects just now, 0.
+    ``cleared`` is the last commit by which the space has dropped something, if nothing of that is left in packs here.
+    ``behind`` are the machines that have not come so far, and when they were last there, in Unix ms.
     """
 
     turns: int = 0
@@ -420,6 +422,8 @@ class Collected(Struct, frozen=True):
     damaged: tuple[str, ...] = ()
     space_bytes: int = 0
     collector: int = 0
+    cleared: int = 0
+    behind: tuple[tuple[str, int], ...] = ()
 
 
 class _Said:
@@ -428,6 +432,8 @@ class _Said:
     def __init__(self) -> None:
         self.drops: list[Dropped] = []
         """All that the space has ever dropped."""
+        self.last_drop = 0
+        """The seq of the last of these."""
         self._shown: list[int] = []
         self._counts: list[tuple[int, int]] = []
         self._time = 0
@@ -436,6 +442,7 @@ class _Said:
         match body := frame.body:
             case Dropped():
                 self.drops.append(body)
+                self.last_drop = frame.seq
             case HeadMoved():
                 self._shown.append(turn_of(body.tip))
                 self._time = max(self._time, body.time_ms)
@@ -458,7 +465,7 @@ class _Marked(NamedTuple):
     """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, by ``resolver``.
 
     ``dead`` are the turns that nothing leads to, ``cold`` the packs that may be swept, ``warm`` the others;
-    ``drops`` is all that a space has ever dropped.
+    ``drops`` is all that a space has ever dropped, up to the commit ``last_drop``.
     """
 
     found: Reachable
@@ -469,6 +476,7 @@ class _Marked(NamedTuple):
     warm: list[int]
     dictionaries: list[Hash]
     drops: list[Dropped]
+    last_drop: int
 
 
 def _spare(found: Reachable, keys: Collection[int]) -> None:
@@ -516,10 +524,15 @@ class Collector:
                 records = replica.connected()[0].records
                 if not replica.administers:
                     # what the space has is for an admin to take away
-                    own = replica.member.number
-                    return (yield from self._collect_shared(replica, grace_seconds, least_part, own))
-                with replica.leases.held(records, "gc", wait=wait) as other:
-                    return (yield from self._collect_shared(replica, grace_seconds, least_part, other))
+                    other = replica.member.number
+                    collected = yield from self._collect_shared(replica, grace_seconds, least_part, other)
+                else:
+                    with replica.leases.held(records, "gc", wait=wait) as other:
+                        collected = yield from self._collect_shared(replica, grace_seconds, least_part, other)
+                    if collected.collector != other:
+                        # what it has dropped is still in the packs of the space
+                        return collected
+                return structs.replace(collected, cleared=(yield from self._cleared(replica)))
         finally:
             alone.release()
 
@@ -545,11 +558,38 @@ class Collector:
         replica.holdings.forget_doomed()
         told: list[Dropped] = []
         marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True, reads=not other)
-        found, doomed = marked.found, self._intake.doomed
+        found = marked.found
+        replica.note_dropped(marked.last_drop)
         if not other:
             self._intake.reliance.doom(found, partial(_spare, found))
             told = yield from Dropping(self._intake, marked.resolver, found, marked.since).run(upto)
-        # what others may still name stays, and what that needs
+        collected = yield from self._sweep_dropped(marked, least_part)
+        shared = 0
+        if not other:
+            shared, other = yield from self._clean_space(replica, upto, [*marked.drops, *told], grace_seconds)
+        return structs.replace(collected, space_bytes=shared, collector=other)
+
+    def _cleared(self, replica: Replica) -> Generator[None, None, int]:
+        """Remove all that the space has dropped from the packs of this machine, however little, however new.
+
+        Nobody may name that any more. Returns the last commit by which something was dropped if nothing is left but
+        what something else is made from; else 0.
+        """
+        if not replica.owes:
+            return 0
+        replica.take_all()
+        replica.holdings.forget_doomed()
+        dropped = replica.dropped
+        marked = yield from self._mark(0, reclaims=False, fresh=True, reads=False)
+        swept = yield from self._sweep_dropped(marked, 0)
+        places_of = self._writer.index.places_of
+        left = any(key in marked.found and places_of(key) for key in self._intake.doomed)
+        return 0 if left or swept.damaged else dropped
+
+    def _sweep_dropped(self, marked: _Marked, least_part: float) -> CollectionSteps:
+        """Sweep the packs of this machine of what other machines may no longer name."""
+        found, doomed = marked.found, self._intake.doomed
+        # what they may still name stays, and what that needs
         found.reach_others(doomed)
         yield from found.expand()
         sweep, collected = yield from self._measured(marked)
@@ -558,17 +598,12 @@ class Collector:
         removed, rewritten, freed = yield from sweep.run()
         index = self._writer.index
         doomed.keep(lambda key: bool(index.places_of(key)))
-        shared = 0
-        if not other:
-            shared, other = yield from self._clean_space(replica, upto, [*marked.drops, *told], grace_seconds)
         return structs.replace(
             collected,
             packs_removed=removed,
             packs_rewritten=rewritten,
             freed_bytes=freed,
             damaged=tuple(sweep.damaged),
-            space_bytes=shared,
-            collector=other,
         )
 
     def _clean_space(
@@ -640,7 +675,7 @@ class Collector:
         young_ms = now_ms() - int(grace_seconds * 1000)
         found.reach_packs([*warm, *(pack for pack, note in remote.items() if note.made_ms > young_ms)])
         yield from found.expand()
-        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.drops)
+        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.drops, said.last_drop)
 
     def _measured(self, marked: _Marked) -> Generator[None, None, tuple[Sweep, Collected]]:
         sweep = Sweep(

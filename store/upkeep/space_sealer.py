@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 LEASE = "seal"
 """The lease of who replaces packs of the space."""
 _RUN_BYTES = 64 << 20
-"""What is sealed together, in memory."""
+"""The most that is sealed together, in memory."""
 _FIRST_TURN = "space_sealed_turns"
 """The index's key for the first turn whose payload may lie in an unsealed pack of the space."""
 
