@@ -28,6 +28,8 @@
 #define FOPEN_NOFLUSH (1 << 5)
 #endif
 
+/* The number of what Python finds here: one more with every change of that. */
+#define INTERFACE 2
 /* The largest request that libfuse asks for: 256 pages to be written, and their header. */
 #define REQUEST_BYTES ((256 + 1) * 4096)
 /* Numbers of open files from here on are given here, and lower ones in Python. */
@@ -167,7 +169,7 @@ typedef struct {
     PyObject_HEAD
     struct table known;   /* files that may be opened by anybody */
     struct table watched; /* files that the reader may open: what Python is told of each such open */
-    struct table listed;  /* directories that may be opened */
+    struct table listed;  /* directories that may be opened: until when */
     struct table open;    /* inodes that are open: how often */
     struct table handles; /* open files: their inodes */
     uint64_t next_handle;
@@ -279,7 +281,8 @@ static int
 may_open(Opens *self, uint32_t opcode, uint64_t ino, uint32_t thread)
 {
     if (opcode == FUSE_OPENDIR)
-        return table_has(&self->listed, ino) && __atomic_load_n(&self->held, __ATOMIC_ACQUIRE) == 0;
+        return table_has(&self->listed, ino) && (uint64_t)now_ns() < *table_get(&self->listed, ino) &&
+               __atomic_load_n(&self->held, __ATOMIC_ACQUIRE) == 0;
     if (table_has(&self->known, ino))
         return 1;
     return table_has(&self->watched, ino) && thread == self->reader && self->read_count < MOST_READ &&
@@ -419,14 +422,15 @@ opens_note(Opens *self, PyObject *argument)
 }
 
 static PyObject *
-opens_note_directory(Opens *self, PyObject *argument)
+opens_note_directory(Opens *self, PyObject *arguments)
 {
-    uint64_t ino = PyLong_AsUnsignedLongLong(argument);
+    unsigned long long ino;
+    long long microseconds;
 
-    if (ino == (uint64_t)-1 && PyErr_Occurred())
+    if (!PyArg_ParseTuple(arguments, "KL", &ino, &microseconds))
         return NULL;
-    if (ino != 0)
-        (void)table_put(&self->listed, ino);
+    if (ino != 0 && table_put(&self->listed, ino) == 0)
+        *table_get(&self->listed, ino) = (uint64_t)(now_ns() + microseconds * 1000);
     Py_RETURN_NONE;
 }
 
@@ -555,7 +559,7 @@ opens_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->next_handle = FIRST_HANDLE;
     self->request = malloc(REQUEST_BYTES);
     if (self->request == NULL || table_make(&self->known, 1 << 10, 0) < 0 ||
-        table_make(&self->watched, 1 << 8, 1) < 0 || table_make(&self->listed, 1 << 8, 0) < 0 ||
+        table_make(&self->watched, 1 << 8, 1) < 0 || table_make(&self->listed, 1 << 8, 1) < 0 ||
         table_make(&self->open, 1 << 4, 1) < 0 || table_make(&self->handles, 1 << 4, 1) < 0) {
         Py_DECREF(self);
         return PyErr_NoMemory();
@@ -598,7 +602,7 @@ opens_is_between(Opens *self, void *Py_UNUSED(closure))
 
 static PyMethodDef methods[] = {
     {"note", (PyCFunction)opens_note, METH_O, NULL},
-    {"note_directory", (PyCFunction)opens_note_directory, METH_O, NULL},
+    {"note_directory", (PyCFunction)opens_note_directory, METH_VARARGS, NULL},
     {"watch", (PyCFunction)opens_watch, METH_VARARGS, NULL},
     {"reading", (PyCFunction)opens_reading, METH_VARARGS, NULL},
     {"hold", (PyCFunction)opens_hold, METH_O, NULL},
@@ -640,6 +644,10 @@ PyInit__opens(void)
     Py_INCREF(&type);
     if (PyModule_AddObject(made, "Opens", (PyObject *)&type) < 0) {
         Py_DECREF(&type);
+        Py_DECREF(made);
+        return NULL;
+    }
+    if (PyModule_AddIntMacro(made, INTERFACE) < 0) {
         Py_DECREF(made);
         return NULL;
     }

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Protocol
 
+_INTERFACE = 2
 REQUEST = 1
 """The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
@@ -21,8 +22,8 @@ class Opens(Protocol):
     def note(self, ino: int) -> None:
         """Let a file be opened: that changes nothing, and the page cache is as good as what would be read."""
 
-    def note_directory(self, ino: int) -> None:
-        """Let a directory be opened: that changes nothing, and the kernel may keep its entries from then on."""
+    def note_directory(self, ino: int, microseconds: int) -> None:
+        """Let a directory be opened for so long: that changes nothing, and the kernel may keep its entries."""
 
     def watch(self, ino: int, noted: int) -> None:
         """Let a file be opened by the thread that is :meth:`reading`; its opens are told with what is noted here."""
@@ -80,7 +81,7 @@ class AllAsked:
     def note(self, ino: int) -> None:
         pass
 
-    def note_directory(self, ino: int) -> None:
+    def note_directory(self, ino: int, microseconds: int) -> None:
         pass
 
     def watch(self, ino: int, noted: int) -> None:
@@ -113,7 +114,8 @@ try:
 except ImportError:
     is_built = False
 else:
-    is_built = True
+    # one that was built from another version's source is left alone
+    is_built = getattr(_opens, "INTERFACE", 0) == _INTERFACE
 finally:
     sys.setdlopenflags(_flags)
 

@@ -29,9 +29,9 @@ from fusefs.tree.changes import Stale
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import SessionFile, SidecarFile
-from fusefs.tree.node import Attributes, Directory, DirEntry, File, Link, Node, OpenContent, OpenListing
+from fusefs.tree.node import LONG, SHORT, Attributes, Directory, DirEntry, File, Link, Node, OpenContent, OpenListing
 from fusefs.tree.outputs import OutputFile
-from fusefs.tree.projects import AsideDirectory, ProjectDirectory
+from fusefs.tree.projects import AsideDirectory, ProjectDirectory, ProjectsDirectory
 from fusefs.tree.router import Router
 from fusefs.tree.snapshots import SnapshotFile
 from fusefs.tree.tree import Tree
@@ -185,19 +185,25 @@ class Operations(pyfuse3.Operations):
         listed = node.opened()
         handle = next(self._numbers)
         self._directories[handle] = OpenDirectory(listed)
-        if self._is_as_stored(node):
-            self.tree.opening(inode, handle)
+        if seconds := self._kept_seconds(node):
+            self.tree.opening(inode, handle, seconds)
         return handle
 
-    def _is_as_stored(self, node: Directory) -> bool:
-        """Return whether it is as the store has it what is in a directory, and a change of that is told."""
+    def _kept_seconds(self, node: Directory) -> float:
+        """Return for how long the kernel may keep the entries of a directory: as long as what it is told of these.
+
+        Not at all where they are not what the store has, or nobody tells of a change.
+        """
         tree = self.tree
         if tree.vanished or self.desk.copies.expects or any(True for _ in self.desk.scratch.entries(node, 0)):
-            return False
+            return 0.0
         if isinstance(node, EventsDirectory):
             is_bound = tree.bound(node.ino) is not None or node.ino in tree.own
-            return not (is_bound or node.view_id in tree.overlays or tree.streams.any_of(node.view_id))
-        return isinstance(node, ProjectDirectory | AsideDirectory)
+            return 0.0 if is_bound or node.view_id in tree.overlays or tree.streams.any_of(node.view_id) else LONG
+        if isinstance(node, ProjectsDirectory):
+            # asked one by one for what is in it, Python would have more to do than to list it
+            return SHORT
+        return LONG if isinstance(node, ProjectDirectory | AsideDirectory) else 0.0
 
     @question
     def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:

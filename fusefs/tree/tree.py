@@ -375,7 +375,7 @@ class Tree:
         self._blocks: dict[tuple[Run, ...], Work[Block]] = {}
         self.opens: Opens = AllAsked()
         """The files and directories that may be opened to be read without asking Python."""
-        self._opening: dict[int, int] = {}
+        self._opening: dict[int, tuple[int, float]] = {}
         """Directories that are being opened, and how: the kernel is about to forget what it has kept of these."""
         self._shared: set[int] = set()
         """Directories of many conversations that may be opened without asking Python."""
@@ -429,15 +429,19 @@ class Tree:
         self.opens.drop(ino)
         self.unsettled.add(ino)
 
-    def opening(self, ino: int, handle: int) -> None:
-        """Record that a directory is being opened, in which there is only what the store has."""
-        self._opening[ino] = handle
+    def opening(self, ino: int, handle: int, kept_seconds: float) -> None:
+        """Record that a directory is being opened, in which there is only what the store has.
+
+        The kernel keeps for ``kept_seconds`` what it is told of that.
+        """
+        self._opening[ino] = handle, kept_seconds
 
     def listed(self, ino: int, handle: int) -> None:
         """Record that an open directory was listed: the kernel may keep what is in it, until that changes."""
-        if self._opening.get(ino) == handle:
+        opened, kept_seconds = self._opening.get(ino, (0, 0.0))
+        if opened == handle:
             del self._opening[ino]
-            self.opens.note_directory(ino)
+            self.opens.note_directory(ino, round(kept_seconds * 1e6))
             if inodes.split(ino)[0] == Space.FIXED:
                 self._shared.add(ino)
 

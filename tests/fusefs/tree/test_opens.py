@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct
@@ -331,6 +332,26 @@ def test_a_directory_is_listed_without_asking(talk: Mounted, directory: str, in_
     assert answered_by_kind(talk)[1] - before == (3 if in_c else 0)
 
 
+@pytest.mark.parametrize("directory", ["conversations", "transcripts"])
+def test_projects_are_listed_without_asking_for_a_moment(talk: Mounted, directory: str, in_c: bool) -> None:
+    listing = (
+        "import os, sys, time\nlisted = set(); end = time.monotonic() + 0.5\n"
+        "while time.monotonic() < end: listed.add(tuple(os.listdir(sys.argv[1])))\nprint(len(listed), listed)"
+    )
+    before = answered_by_kind(talk)[1]
+    assert talk.run(sys.executable, "-c", listing, directory).stdout == "1 {('project',)}\n"
+    assert (answered_by_kind(talk)[1] > before) == in_c
+    assert listed(talk, directory) == ["project"]
+    talk.shell("mkdir conversations/new")
+    assert listed(talk, directory) == ["new", "project"]
+    talk.tell(metadata=[1, {"project": "other"}])
+    until(lambda: "other" in listed(talk, directory))
+    talk.shell("rmdir conversations/new")
+    assert "new" not in listed(talk, directory)
+    talk.shell("rm -r conversations/other/*")
+    assert len(listed(talk, directory)) == len(set(listed(talk, directory)))
+
+
 def test_a_directory_that_was_opened_without_asking_is_synced(talk: Mounted) -> None:
     sync = "import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.fsync(file); print(len(os.listdir(file)))"
     for _ in range(4):
@@ -399,6 +420,14 @@ def test_an_open_turn_is_listed_as_it_begins_and_grows(talk: Mounted) -> None:
         assert "begins and goes on" in talk.shell(f"cat {TRANSCRIPT}")
     talk.tell(edit=[1, {str(EVENTS + 1): None}])
     until(lambda: name not in listed(talk, events))
+
+
+def test_an_extension_of_another_version_is_not_used() -> None:
+    program = (
+        "import sys, types\nsys.modules['fusefs._opens'] = types.ModuleType('fusefs._opens')\n"
+        "from fusefs import opens\nprint(opens.is_built, opens.answered())"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False None\n"
 
 
 # -- requests and answers, without a kernel ----------------------------------------------------------------------------
@@ -508,7 +537,7 @@ def test_what_makes_no_sense_is_left_to_libfuse(line: Line) -> None:
     short = IN.pack(IN.size + 4, RELEASE, 1, 7, 0, 0, 1, 0, 0) + b"1234"
     assert line.send(short) is None
     assert line.send(IN.pack(IN.size, OPEN, 1, 7, 0, 0, 1, 0, 0)) is None
-    line.opens.note_directory(9)
+    line.opens.note_directory(9, 60_000_000)
     for opcode in {*range(64)} - {OPEN}:
         assert line.ask(opcode, 7, bytes(64)) is None
     assert line.ask(16, 7, bytes(1 << 16)) is None, "a large one"
@@ -528,17 +557,17 @@ def test_a_directory_is_opened_until_something_may_change(line: Line) -> None:
     line.opens.note(9)
     assert not opened(), "it was noted as a file"
     for change in (1, 6, 4, 8, 9, 10, 11, 12, 13, 16, 21, 24, 35, 45, 99):
-        line.opens.note_directory(9)
+        line.opens.note_directory(9, 60_000_000)
         assert opened()
         for opcode in (1, 2, 3, 15, 17, 25, 18, 28, 44, 36, 42):
             line.ask(opcode, 9, bytes(64))
             assert opened()
         line.ask(change, 9, bytes(64))
         assert opened() == (change == 1), change
-    line.opens.note_directory(9)
+    line.opens.note_directory(9, 60_000_000)
     line.open(9, os.O_WRONLY)
     assert not opened()
-    line.opens.note_directory(9)
+    line.opens.note_directory(9, 60_000_000)
     line.opens.hold(2)
     assert not opened()
     line.opens.hold(-1)
@@ -546,6 +575,11 @@ def test_a_directory_is_opened_until_something_may_change(line: Line) -> None:
     line.opens.hold(-1)
     assert opened()
     line.opens.drop(9)
+    assert not opened()
+    line.opens.note_directory(9, 0)
+    assert not opened()
+    line.opens.note_directory(9, 50_000)
+    time.sleep(0.06)
     assert not opened()
 
 
