@@ -222,7 +222,7 @@ class _Run(Struct):
     def _size_of_new(self, source: Source) -> int:
         """Return the bytes of a new session that others can prepare, 0 if none can."""
         format_ = self._format_of(source)
-        if self.alone or self.dry_run or _may_have_parts(format_) or self._known(source.path) is not None:
+        if self.alone or self.dry_run or _may_have_parts(format_, source) or self._known(source.path) is not None:
             return 0
         try:
             return sum(os.stat(file).st_size for file in (*source.first, source.main))
@@ -347,7 +347,7 @@ class _Run(Struct):
         goes_on = known is not None and format_.once_whole
         found = self._before_packing(source, format_) if format_.unpacked and known is None else None
         goes_on = goes_on or bool(format_.unpacked and (known or found))
-        if _may_have_parts(format_) and not goes_on and self._import_parts(source, format_):
+        if _may_have_parts(format_, source) and not goes_on and self._import_parts(source, format_):
             return
         if known is None and (found := found or self._packed(source, format_) or self.moved.to(format_, source)):
             if found.older:
@@ -509,9 +509,9 @@ def _is_damaged(path: Path) -> bool:
     return Look(path).head.startswith(sqlite.MAGIC) and sqlite.is_damaged(path)
 
 
-def _may_have_parts(format_: Format) -> bool:
-    """Return whether a file of a format may hold many conversations."""
-    return type(format_).parts is not Format.parts or is_rendered(format_)
+def _may_have_parts(format_: Format, source: Source) -> bool:
+    """Return whether a file of a format may hold many conversations; several files are one."""
+    return not source.first and (type(format_).parts is not Format.parts or is_rendered(format_))
 
 
 def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:

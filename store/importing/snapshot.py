@@ -82,7 +82,7 @@ class Cursor(Struct, frozen=True, omit_defaults=True):
     since: int = 0
 
 
-def stamp(path: Path) -> Stamp:
+def stamp(path: Path | str) -> Stamp:
     """Return the stamp of a file; one that has just changed gets a stamp unlike any other."""
     status, now = os.stat(path), time.time_ns()
     fresh = now - status.st_ctime_ns < _CLOCK_TICK_NS
@@ -91,10 +91,11 @@ def stamp(path: Path) -> Stamp:
 
 def stamps_beside(source: Source) -> dict[str, Stamp]:
     """Return the stamps of a session's other files and their folders; what may be absent has one even then."""
-    files = (*source.first, *(path for _name, path in source.sidecars))
-    folders = {path.parent for path in files} - {source.path.parent}
+    # as text: a session may be thousands of files
+    files = [os.fspath(path) for path in (*source.first, *(path for _name, path in source.sidecars))]
+    folders = {os.path.dirname(path) for path in files} - {os.fspath(source.path.parent)}
     if source.path != source.main:
-        folders.add(source.path)
+        folders.add(os.fspath(source.path))
     found: dict[str, Stamp] = {}
     for path in (*files, *sorted(folders)):
         # a file that has gone meanwhile has no stamp

@@ -121,10 +121,11 @@ class _Bounds:
 
         That is below what it has in common with ``start``: sessions may have files beside the directory of sessions.
         """
-        folder = os.path.dirname(path)
-        if os.path.islink(path):
-            return self._leads_inside(path, os.path.realpath(path))
         # a session may have thousands of files in one
+        text = os.fspath(path)
+        folder = os.path.dirname(text)
+        if os.path.islink(text):
+            return self._leads_inside(path, os.path.realpath(text))
         if folder not in self._inside:
             self._inside[folder] = self._leads_inside(path, os.path.join(os.path.realpath(folder), path.name))
         return self._inside[folder]

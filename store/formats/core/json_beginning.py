@@ -7,6 +7,8 @@ Complete values are kept, and open ones are closed: of ``{"type":"answer","text"
 import re
 from typing import NamedTuple
 
+from store.formats.core.json_view import is_strict_json
+
 _WHOLE_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _BEGUN_STRING = re.compile(rb'"(?:[^"\\]++|\\(?:[^u]|u[0-9a-fA-F]{4}))*+', re.DOTALL)
 _HALF_OF_A_PAIR = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})\Z")
@@ -19,6 +21,10 @@ _ELEMENTS = re.compile(rb"(?:" + _PLAIN + rb",)++", re.DOTALL)
 _CLOSING = {0x7B: 0x7D, 0x5B: 0x5D}
 _KEY, _COLON, _VALUE, _COMMA = range(4)
 _LONGEST_ESCAPE = 12
+_WORTH = 4096
+_OF_ITEMS = (b"]", b"]}")
+_TRIED = 8
+"""Where items of a list, or of one in an object, may end in a text of so many bytes: the last few places are tried."""
 _DEEPEST = 1000
 """The most containers within each other: no parser goes deeper, and their ends are spelled out at every step."""
 
@@ -37,10 +43,9 @@ class Begun(NamedTuple):
 
 def completed(text: bytes) -> Begun | None:
     """Complete the beginning of a JSON document. None where it is none or too deep, or nothing of it has begun."""
-    closing = bytearray()
-    awaited = _VALUE
-    safe: tuple[int, bytes] | None = None
-    at = _end_of(_SPACE, text, 0)
+    at, closing, awaited = _well_in(text)
+    safe = (at, _closed(closing)) if closing else None
+    at = _end_of(_SPACE, text, at)
     while at < len(text):
         if awaited == _KEY or (awaited == _VALUE and closing[-1:] == b"]"):
             passed = (_MEMBERS if awaited == _KEY else _ELEMENTS).match(text, at)
@@ -87,6 +92,22 @@ def completed(text: bytes) -> Begun | None:
             return None
         at = _end_of(_SPACE, text, at)
     return _with_no_string(text, safe) if safe else None
+
+
+def _well_in(text: bytes) -> tuple[int, bytearray, int]:
+    """Return a place of a beginning, all before which is whole, what closes that, and what is awaited there.
+
+    Where items of a list end, a parser tells in a hundredth of the time that going through them takes.
+    """
+    at = len(text)
+    for _ in range(_TRIED):
+        at = text.rfind(b"},", _WORTH, at)
+        if at < 0:
+            break
+        for closing in _OF_ITEMS:
+            if is_strict_json(text[: at + 1] + closing):
+                return at + 1, bytearray(reversed(closing)), _COMMA
+    return 0, bytearray(), _VALUE
 
 
 def _with_no_string(text: bytes, safe: tuple[int, bytes]) -> Begun:

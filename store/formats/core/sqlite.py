@@ -333,15 +333,17 @@ def cells_of(
     json: dict[str, Raw] = {}
     blobs: dict[str, str] = {}
     for column in found if columns is None else columns:
-        value = found.get(column)
         if column in keys or column not in found:
             continue
-        if column in documents and isinstance(value, bytes) and (text := unpacked(value)) is not None:
-            value = text if _is_document(text) else value
+        value = found[column]
+        if column in documents:
+            if isinstance(value, bytes) and (text := unpacked(value)) is not None:
+                value = text if _is_document(text) else value
+            if isinstance(value, str) and _is_document(value):
+                json[column] = Raw(value.encode())
+                continue
         if isinstance(value, bytes):
             blobs[column] = b2a_base64(value, newline=False).decode()
-        elif isinstance(value, str) and column in documents and _is_document(value):
-            json[column] = Raw(value.encode())
         else:
             cells[column] = plain(value)
     key = {name: plain(found[name]) for name in keys}
@@ -452,9 +454,9 @@ def _is_document(text: str) -> bool:
 
 def plain(value: object) -> Cell:
     """Return a cell's value as JSON can say it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if isinstance(value, (str, int, float)) or value is None else str(value)
+    if value is None or isinstance(value, (str, int)):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 Change = Callable[[sqlite3.Connection, Row], None]

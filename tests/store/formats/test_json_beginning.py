@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.formats.core import json_beginning
 from store.formats.core.json_beginning import characters, completed
 
 TEXTS = st.text(st.sampled_from('ab\n"\\é<😀'), max_size=5)
@@ -80,3 +81,22 @@ def test_lists_in_lists_take_no_longer_than_they_are() -> None:
     assert completed(b"[" * 1_000_000) is None
     assert completed(b'{"a":' * 1_000_000) is None
     assert completed(b"[" * 900) is not None
+
+
+@given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=3), min_size=1, max_size=5), st.booleans(), st.integers(1))
+def test_a_long_beginning_is_completed_as_one_that_is_gone_through(
+    items: list[object], in_object: bool, back: int
+) -> None:
+    many = items * (json_beginning._WORTH // len(json.dumps(items)) + 2)
+    data = json.dumps({"items": many, "more": items} if in_object else many, ensure_ascii=False).encode()
+    data = characters(data[: max(len(data) - back % len(data), 1)])
+    with pytest.MonkeyPatch.context() as patch:
+        at_once = completed(data)
+        patch.setattr(json_beginning, "_TRIED", 0)
+        assert at_once == completed(data)
+
+
+def test_most_of_a_long_beginning_is_passed_at_once() -> None:
+    data = json.dumps([{"a": [1, {"b": "},"}]}] * 1000).encode()
+    at, closing, _awaited = json_beginning._well_in(data[:-10])
+    assert (len(data) - at < 100, closing) == (True, b"]")
