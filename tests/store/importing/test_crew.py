@@ -135,8 +135,9 @@ def test_the_texts_of_what_comes_in_are_there_at_once(
         monkeypatch.setattr(type(store.viewer), "events", drawing)
         assert list(store.texts.files_of(shown)) == drawn
         assert list(store.texts.sections_of(shown)) == sections
-        for row in shown:
-            assert store.texts.content_of(row) in (contents[row.turn], None)
+        kept = list(store.texts.contents_of(shown))
+        assert {row.turn for row, _content in kept} == contents.keys()
+        assert all(content in (contents[row.turn], None) for row, content in kept)
         # a fork shares turns that were drawn once: nearly nothing is left to be drawn
         assert len(asked) < len(shown) // 20
 
