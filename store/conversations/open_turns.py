@@ -206,6 +206,12 @@ class OpenTurns:
         return Request(state.context, move_head=False, notes=[note], still=still)
 
     def seal(
+        self, context_id: int, number: int, expected_head: int | None = None, fs_root: bytes | None = None
+    ) -> Turn:
+        """See :meth:`OpenTurn.seal`."""
+        return self._seal(context_id, number, expected_head, fs_root)
+
+    def _seal(
         self,
         context_id: int,
         number: int,
@@ -213,7 +219,7 @@ class OpenTurns:
         fs_root: bytes | None = None,
         size: int | None = None,
     ) -> Turn:
-        """See :meth:`OpenTurn.seal`; Conflict unless it has ``size`` bytes, if that is given."""
+        """Seal an open turn; Conflict unless it has ``size`` bytes, if that is given."""
         state = self._writer.texts.state(number)
         if state is None or state.context != context_id:
             return self._sealed(context_id, number)
@@ -238,8 +244,12 @@ class OpenTurns:
                 request.blobs = self._contexts.journalled([payload])
                 return self._writer.submit(request).written[0]
 
-    def drop(self, number: int, size: int | None = None) -> None:
-        """See :meth:`OpenTurn.abort`; Conflict unless it has ``size`` bytes, if that is given."""
+    def drop(self, number: int) -> None:
+        """See :meth:`OpenTurn.abort`."""
+        self._drop(number)
+
+    def _drop(self, number: int, size: int | None = None) -> None:
+        """Drop an open turn; Conflict unless it has ``size`` bytes, if that is given."""
         state = self._state(number)
         with state.lock:
             if self._writer.texts.state(number) is not state:
@@ -272,8 +282,8 @@ class OpenTurns:
         """End an abandoned turn; None if somebody else was faster, or has added to it."""
         with suppress(NotFound, Conflict):
             if text.text:
-                return text, self.seal(text.context_id, text.number, size=len(text.text))
-            self.drop(text.number, size=0)
+                return text, self._seal(text.context_id, text.number, size=len(text.text))
+            self._drop(text.number, size=0)
             return text, None
         return None
 
