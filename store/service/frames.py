@@ -72,7 +72,7 @@ class Decoder:
 
     def add(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
-        if self.idle:
+        if self._at == len(self._data):
             self._data, self._at = data, 0
             return
         if self._at or not isinstance(self._data, bytearray):

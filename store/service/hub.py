@@ -191,6 +191,8 @@ class Slots(Generic[Holder]):
     """``count`` places. Who finds none waits its turn."""
 
     def __init__(self, count: int) -> None:
+        self.taken = False
+        """True if anybody holds a place."""
         self._count = count
         self._holders: dict[Holder, None] = {}
         self._waiting: dict[Holder, None] = {}
@@ -204,6 +206,7 @@ class Slots(Generic[Holder]):
             return False
         self._waiting.pop(holder, None)
         self._holders[holder] = None
+        self.taken = True
         return True
 
     def free(self, holder: Holder) -> list[Holder]:
@@ -215,12 +218,8 @@ class Slots(Generic[Holder]):
         if holder not in self._holders:
             return []
         del self._holders[holder]
+        self.taken = bool(self._holders)
         return list(self._waiting)[: self._count - len(self._holders)]
-
-    @property
-    def taken(self) -> bool:
-        """True if anybody holds a place."""
-        return bool(self._holders)
 
     @property
     def holders(self) -> list[Holder]:
@@ -687,9 +686,7 @@ class Hub:
         for append, commit in batch:
             result: Payload | Exception
             try:
-                if commit.error is not None:
-                    raise commit.error
-                result = self._plane.appended(append.message, commit.written[0])
+                result = commit.error or self._plane.appended(append.message, commit.written[0])
             except Exception as error:
                 result = error
             self._appended(append, result)

@@ -132,6 +132,8 @@ class Connection:
         self._ours = ours
         self._token = token
         self._directory = directory
+        self.unread = False
+        """True if input is left that :meth:`requests` has not returned: bytes, or the peer's end."""
         self._decoder = Decoder()
         self._ended = False
         self._out: deque[bytes | memoryview] = deque()
@@ -144,17 +146,13 @@ class Connection:
         return not self._ended and self._takes
 
     @property
-    def unread(self) -> bool:
-        """Return whether input is left that :meth:`requests` has not returned: bytes, or the peer's end."""
-        return self._ended or not self._decoder.idle
-
-    @property
     def wanted(self) -> int:
         """The size of the request that is coming in, 0 while that is not known."""
         return self._decoder.wanted
 
     def receive(self, data: bytes) -> None:
         """Add bytes that the peer sent; none: it will send no more."""
+        self.unread = True
         if data:
             self._decoder.add(data)
         else:
@@ -175,7 +173,8 @@ class Connection:
                 if request is not None:
                     self.in_flight += 1
                     found.append(request)
-                if decoder.idle and not self._ended:
+                if not self._ended and decoder.idle:
+                    self.unread = False
                     break
         except BadFrame as error:
             self._put(frames.error_frame(error.req_id, frames.TOO_LARGE, str(error)))

@@ -207,6 +207,10 @@ def _compile(kind: type[Payload]) -> None:
     writing.append(f" return ({', '.join(pieces)},)")
     exec("\n".join([*reading, *writing, f"def flagged(self): return {'|'.join(flagged)}"]), known)  # noqa: S102  (made of the names of fields)
     kind.read, kind.written, kind.flagged = known["read"], known["written"], known["flagged"]
+    if len(pieces) == 1:
+        # nothing is to be joined
+        exec(f"def encode(self): return {pieces[0]}", known)  # noqa: S102  (as above)
+        kind.encode = known["encode"]  # type: ignore[method-assign]  # as those above
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
