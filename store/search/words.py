@@ -13,7 +13,7 @@ What stands between words is not known: texts that have the words of a phrase ar
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 LONGEST = 64
 """The most characters of a word."""
@@ -35,9 +35,29 @@ WORD_BYTES = bytes(
     ord(chr(byte).lower()) if chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(128)
 ) + bytes(range(128, 256))
 """Of each byte, what stands for it where words are apart: a space between them."""
-_spaced_words = re.compile(f"[^\\W{_UNSPACED}]+").findall
-_unspaced_words = re.compile(f"[^\\W{_SPACED}]+").findall
-_runs = re.compile(f"([^\\W{_UNSPACED}]+)|[^\\W{_SPACED}]+").finditer
+_ascii_runs = re.compile(r"(\w+)", re.ASCII).finditer
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return an expression with the scripts in it, which takes a millisecond to compile, and which few texts need."""
+    return re.compile(pattern)
+
+
+def _spaced_words(text: str) -> Iterable[str]:
+    return _compiled(f"[^\\W{_UNSPACED}]+").findall(text)
+
+
+def _unspaced_words(text: str) -> Iterable[str]:
+    return _compiled(f"[^\\W{_SPACED}]+").findall(text)
+
+
+def _runs(text: str) -> Iterable[re.Match[str]]:
+    """Return the runs in a text; the first group of a match is there if its script has spaces."""
+    if text.isascii():
+        return _ascii_runs(text)
+    return _compiled(f"([^\\W{_UNSPACED}]+)|[^\\W{_SPACED}]+").finditer(text)
+
 
 END = b"\n"
 """The byte between words where they stand one after the other."""
