@@ -21,11 +21,11 @@ from typing import NamedTuple
 from blake3 import blake3
 from msgspec import Struct
 
+from store.conversations.library import Library
 from store.errors import ConvfsError
 from store.events.conversation import EventRow
 from store.events.event import Event, Kind
 from store.ids import Hash
-from store.store import Store
 
 _FEW_ELEMENTS = 1 << 16
 """The most pairs of elements that ``difflib`` compares."""
@@ -150,40 +150,40 @@ class Branch(Struct, frozen=True):
     head: int
 
 
-def pairs(store: Store, a: Branch, b: Branch) -> Iterator[Pair]:
+def pairs(library: Library, a: Branch, b: Branch) -> Iterator[Pair]:
     """Yield the events that differ between the branches, in order. Bookkeeping is left out."""
-    old, new = _events(store, a), _events(store, b)
+    old, new = _events(library, a), _events(library, b)
     shared = 0
     for before, after in zip(old, new, strict=False):
         if before.turn != after.turn:
             break
         shared += 1
     old, new = old[shared:], new[shared:]
-    same = matches(_payloads(store, a, old), _payloads(store, b, new))
+    same = matches(_payloads(library, a, old), _payloads(library, b, new))
     related = bool(a.context == b.context or shared or same)
     for change in _changes(same, len(old), len(new)):
         a_rows, b_rows = old[change.a : change.a_end], new[change.b : change.b_end]
-        shown = matches(_contents(store, a_rows, heads=related), _contents(store, b_rows, heads=related))
+        shown = matches(_contents(library, a_rows, heads=related), _contents(library, b_rows, heads=related))
         for rest in _changes(shown, len(a_rows), len(b_rows)):
-            yield from _told(store, a_rows[rest.a : rest.a_end], b_rows[rest.b : rest.b_end], related)
+            yield from _told(library, a_rows[rest.a : rest.a_end], b_rows[rest.b : rest.b_end], related)
 
 
-def _events(store: Store, branch: Branch) -> list[EventRow]:
-    return [row for row in store.records.rows(branch.head) if row.kind is not Kind.RECORD] if branch.head else []
+def _events(library: Library, branch: Branch) -> list[EventRow]:
+    return [row for row in library.records.rows(branch.head) if row.kind is not Kind.RECORD] if branch.head else []
 
 
-def _payloads(store: Store, branch: Branch, rows: Sequence[EventRow]) -> list[tuple[Kind, str, Hash]]:
+def _payloads(library: Library, branch: Branch, rows: Sequence[EventRow]) -> list[tuple[Kind, str, Hash]]:
     if not rows:
         return []
-    turns = store.turns.range_to(branch.head, rows[0].number - 1, rows[-1].number - rows[0].number + 1)
+    turns = library.turns.range_to(branch.head, rows[0].number - 1, rows[-1].number - rows[0].number + 1)
     hashes = {turn.turn_id: turn.payload_hash for turn in turns}
     return [(row.kind, row.tool, hashes[row.turn]) for row in rows]
 
 
-def _contents(store: Store, rows: Sequence[EventRow], *, heads: bool) -> list[bytes]:
+def _contents(library: Library, rows: Sequence[EventRow], *, heads: bool) -> list[bytes]:
     """Return hashes of events as shown, without their numbers; an unreadable event equals no other."""
     found = []
-    for row, event in store.viewer.events(rows):
+    for row, event in library.viewer.events(rows):
         if isinstance(event, ConvfsError):
             found.append(b"%d" % row.turn)
             continue
@@ -197,9 +197,9 @@ def _contents(store: Store, rows: Sequence[EventRow], *, heads: bool) -> list[by
     return found
 
 
-def _told(store: Store, old: Sequence[EventRow], new: Sequence[EventRow], related: bool) -> Iterator[Pair]:
+def _told(library: Library, old: Sequence[EventRow], new: Sequence[EventRow], related: bool) -> Iterator[Pair]:
     a = b = 0
-    for a_at, b_at in (*_alike(store, old, new, related), (len(old), len(new))):
+    for a_at, b_at in (*_alike(library, old, new, related), (len(old), len(new))):
         yield from ((row, None) for row in old[a:a_at])
         yield from ((None, row) for row in new[b:b_at])
         if a_at < len(old) and b_at < len(new):
@@ -207,12 +207,12 @@ def _told(store: Store, old: Sequence[EventRow], new: Sequence[EventRow], relate
         a, b = a_at + 1, b_at + 1
 
 
-def _alike(store: Store, old: Sequence[EventRow], new: Sequence[EventRow], related: bool) -> list[tuple[int, int]]:
+def _alike(library: Library, old: Sequence[EventRow], new: Sequence[EventRow], related: bool) -> list[tuple[int, int]]:
     if not old or not new:
         return []
     if len(old) * len(new) > _FEW:
         return _numbered(old, new) if related else []
-    words = [[_words_of(event) for _row, event in store.viewer.events(rows)] for rows in (old, new)]
+    words = [[_words_of(event) for _row, event in library.viewer.events(rows)] for rows in (old, new)]
 
     def likeness(a: int, b: int) -> float:
         if (old[a].kind, old[a].tool) != (new[b].kind, new[b].tool):

@@ -16,7 +16,7 @@ _LARGEST = 4 << 20
 def differences(store: Store, a: State, b: State) -> Iterator[Difference]:
     """Yield how two states differ, event by event."""
     old_state, new_state = _Shown(store, a), _Shown(store, b)
-    for old, new in pairs(store, old_state.branch, new_state.branch):
+    for old, new in pairs(store.library, old_state.branch, new_state.branch):
         difference = _difference(old_state, new_state, old, new)
         if difference is not None:
             yield difference

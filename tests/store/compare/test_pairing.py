@@ -33,7 +33,7 @@ def talk(count: int, start: int = 0) -> list[str]:
 
 def differing(store: Store, a: Branch, b: Branch) -> list[tuple[int, int]]:
     """Return the numbers of the events that differ, 0 for one that is not there."""
-    return [(old.number if old else 0, new.number if new else 0) for old, new in pairs(store, a, b)]
+    return [(old.number if old else 0, new.number if new else 0) for old, new in pairs(store.library, a, b)]
 
 
 def now(store: Store, context: int) -> Branch:
