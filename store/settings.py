@@ -180,9 +180,15 @@ class GarbageCollection(Struct, frozen=True):
 
 
 class Remote(Struct, frozen=True):
-    """``[remote]``: of a replica of a space, how many bytes it keeps of packs that only the space has whole."""
+    """``[remote]``: of a replica of a space.
+
+    ``cache_bytes``: how much it keeps of packs that only the space has whole. ``keep_entries``: so many of the last
+    commits stay in the space's log, and those of the last ``keep_hours``; earlier ones go into its archive.
+    """
 
     cache_bytes: int = 4096 * _MIB
+    keep_entries: int = 1000
+    keep_hours: float = 1.0
 
 
 class Sessions(Struct, frozen=True):

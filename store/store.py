@@ -41,6 +41,7 @@ from store.settings import Settings, load
 from store.shared.cache import Cache
 from store.shared.replica import Replica
 from store.shared.space import membership
+from store.upkeep.archiving import Archiving
 from store.upkeep.gc import Collector
 from store.upkeep.purging import complete, renew
 from store.upkeep.recovery import cannot_open, earlier, open_files
@@ -197,6 +198,9 @@ class Store:
                 if not files.read_only:
                     self.replica = Replica(root, member, writer, self.intake, cache)
             self.collector.replica = self.replica
+            self.archiving = Archiving(self.replica, self.settings.remote) if self.replica is not None else None
+            """Moves old entries of the space into its archive."""
+            self.collector.archiving = self.archiving
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):

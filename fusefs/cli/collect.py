@@ -38,6 +38,8 @@ def gc(store: Path | None, dry_run: bool, as_json: bool) -> None:
     if collected.collector:
         echo(f"convfs: replica {collected.collector} collects in the space just now; here, what it drops", err=True)
     tell_uncollected(collected.behind)
+    if collected.archived:
+        echo(f"In the space: archived {collected.archived} commits.")
     if not (collected.blobs or collected.turns or collected.repeated_bytes or collected.space_bytes):
         echo("Nothing to collect.")
         return

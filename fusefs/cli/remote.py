@@ -235,6 +235,8 @@ def status(store: Path | None, as_json: bool) -> None:
     echo(f"replica  {found.number}, {found.machine}: at commit {found.commit}, {state}")
     if found.cached_bytes:
         echo(f"cache    {size_text(found.cached_bytes)} of what others brought")
+    if found.archived:
+        echo(f"archive  {size_text(found.archived_bytes)}, up to commit {found.archived}")
     if found.key:
         echo(f"key      {found.key}")
     for member in found.members:

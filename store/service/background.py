@@ -21,7 +21,7 @@ from store.events.conversation import Change
 from store.ids import now_ms
 from store.retention.pruner import RuleJob
 from store.service.naming import Names
-from store.service.upkeep import Collecting, SealingJob, SpaceSealingJob
+from store.service.upkeep import ArchivingJob, Collecting, SealingJob, SpaceSealingJob
 from store.store import Store
 from store.upkeep.idle import Idle
 
@@ -190,6 +190,7 @@ def _name(names: Names, changed: _Changed) -> None:
             names.give(contexts, changed.closed.is_set)
 
 
+_ARCHIVE_SECONDS = 600.0
 _CHECK_SECONDS = 3600.0
 _COLLECT_SECONDS = 600.0
 _INDEX_SECONDS = 2.0
@@ -205,6 +206,7 @@ def in_background(store: Store) -> Iterator[Idle]:
     idle = Idle(lambda: store.activity)
     collecting = Collecting(store)
     sealing = [SealingJob(store), SpaceSealingJob(store)]
+    archiving = ArchivingJob(store)
     idle.add(store.files.check, _CHECK_SECONDS, at_once=True)
     idle.add(AbandonedJob(store), _ABANDONED_SECONDS, at_once=True)
     idle.add(RestingJob(store), _REST_SECONDS)
@@ -212,6 +214,7 @@ def in_background(store: Store) -> Iterator[Idle]:
         idle.add(collecting, _COLLECT_SECONDS)
         for job in sealing:
             idle.add(job, _SEAL_SECONDS)
+        idle.add(archiving, _ARCHIVE_SECONDS)
     if store.viewer.renderer is not None:
         if not store.files.read_only:
             idle.add(RuleJob(store), _PRUNE_SECONDS)
@@ -240,5 +243,6 @@ def in_background(store: Store) -> Iterator[Idle]:
         store.observers.remove(noted)
         idle.close()
         collecting.close()
+        archiving.close()
         for job in sealing:
             job.close()

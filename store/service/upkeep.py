@@ -25,6 +25,7 @@ from store.retention.pruner import PruneReport, found_by_rules, prune
 from store.service.call import Emit, Holder, Table
 from store.service.operations import Own, own
 from store.store import Store
+from store.upkeep.archiving import Archived
 from store.upkeep.gc import Collected, CollectionSteps
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.sealer import Sealed, SealingSteps
@@ -196,6 +197,23 @@ class SpaceSealingJob(_Stepping[Sealed]):
 
     def _failed(self, error: ConvfsError) -> bool:
         _LOG.warning("not sealed in the space: %s", error)
+        return False
+
+
+class ArchivingJob(_Stepping[Archived]):
+    """A job: has old entries of the space archived that the store is of, once there are many."""
+
+    def _begun(self) -> Generator[None, None, Archived] | None:
+        archiving = self._store.archiving
+        return archiving.steps() if archiving is not None else None
+
+    def _done(self, result: Archived) -> bool:
+        if result.entries:
+            _LOG.info("archived %d commits of the space", result.entries)
+        return False
+
+    def _failed(self, error: ConvfsError) -> bool:
+        _LOG.warning("nothing was archived: %s", error)
         return False
 
 

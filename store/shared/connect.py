@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from store import paths
 from store.errors import DamageError, UsageError
 from store.shared import directory
+from store.shared.archive import archived
 from store.shared.space import ENCRYPTED, Membership, Place, Space
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def enter(root: Path, member: Membership) -> tuple[Space, Access | None]:
         if not (root / paths.KEYS).exists():
             if space.records.record(ENCRYPTED).version:
                 raise DamageError(f"{root / paths.KEYS} is missing, and the space {member.space} is encrypted: {_ANEW}")
-            return space, None
+            return archived(space), None
         need_cryptography()
         from store.shared import keys
         from store.shared.access import Access
@@ -87,7 +88,7 @@ def enter(root: Path, member: Membership) -> tuple[Space, Access | None]:
         assert keyring is not None
         access = Access(space.records, space.id, member.space, member.number, root, keyring)
         access.refresh()
-        return encrypted(space, access), access
+        return archived(encrypted(space, access)), access
     except BaseException:
         space.close()
         raise

@@ -1,11 +1,15 @@
 """A space in a directory that all machines reach, without a server.
 
-``DIR/NAME/``: ``space.json`` (format, id), ``entries/PREV`` (an entry, named by the ``seq`` that it follows, 16 hex
+``DIR/NAME/``: ``space.json`` (format, id), ``log/PREV`` (an entry, named by the ``seq`` that it follows, 16 hex
 digits), ``records/KEY/VERSION`` (a value; the key percent-encoded, the version in 16 hex digits), ``objects/KEY``,
 ``new/`` (files in the making) and ``turn`` (locked).
 
 A file is written and synced in ``new/``, then gets its name by link(2), which fails if there is one of that name: that
 is the compare-and-append, and the compare-and-swap. The name is durable before anybody is told of it, or goes by it.
+
+Entries that are in the archive are removed, and then their names are free: who was asleep may link another entry there.
+So whoever has linked one, or read one, looks at the record of the archive afterwards. If that says no more than before,
+the name was never free; else what is there counts for nothing.
 
 Of a record the last versions are kept, some of them only so that who has read one of these cannot bring it back.
 """
@@ -34,13 +38,13 @@ from store.shared import packs, roster
 from store.shared.entry import Entry
 from store.shared.packs import PackNote
 from store.shared.roster import Member
-from store.shared.space import ENCRYPTED, FORMAT, Generation, Outdated, Record, Space
+from store.shared.space import ARCHIVE, ENCRYPTED, FORMAT, ArchiveEnd, Behind, Generation, Outdated, Record, Space
 
 _AT_ONCE_BYTES = 4 << 20
 _TURN_SECONDS = 2.0
 _LOOK_SECONDS = 0.005
 _KEPT_VERSIONS = 64
-_DIRECTORIES = ("entries", "records", "objects", "new")
+_DIRECTORIES = ("log", "records", "objects", "new")
 
 
 class _Description(Struct, frozen=True, omit_defaults=True):
@@ -128,7 +132,7 @@ class _Log:
         self._files = files
         self._space = space
         self._records = records
-        self._directory = files.root / "entries"
+        self._directory = files.root / "log"
         self._turn = os.open(files.root / "turn", os.O_RDWR | os.O_CLOEXEC)
         self._held = False
         self._inotify: INotify | None = None
@@ -139,12 +143,31 @@ class _Log:
         current = self._records.record(ENCRYPTED)
         if current.value and typed.decode(current.value, Generation).generation > entry.generation:
             raise Outdated(f"the space in {self._files.root} has a newer key")
-        if self._files.put(self._path(entry.prev), entries.encode(entry, self._space)):
+        path = self._path(entry.prev)
+        if self._files.put(path, entries.encode(entry, self._space)):
+            if self._archived() > entry.prev:
+                with self._files.reaching(), suppress(FileNotFoundError):
+                    durable.remove(path)
+                raise self._behind(entry.prev)
             return ()
         others = self.entries(entry.prev)
         return () if others and others[0].token == entry.token else others
 
     def entries(self, after: int) -> Sequence[Entry]:
+        found = self._read(after)
+        if self._archived() > after:
+            raise self._behind(after)
+        return found
+
+    def _behind(self, after: int) -> Behind:
+        return Behind(f"the space in {self._files.root} has archived what follows commit {after}")
+
+    def _archived(self) -> int:
+        """Return the last commit of which all entries up to it are in objects."""
+        record = self._records.record(ARCHIVE)
+        return typed.decode(record.value, ArchiveEnd).seq if record.value else 0
+
+    def _read(self, after: int) -> list[Entry]:
         found: list[Entry] = []
         size = 0
         with self._files.reaching():
@@ -170,6 +193,29 @@ class _Log:
 
     def replace(self, entry: Entry) -> None:
         self._files.put(self._path(entry.prev), entries.encode(entry, self._space), replace=True)
+
+    def old(self, keep: int, seconds: float) -> tuple[int, int]:
+        before = time.time() - seconds
+        with self._files.reaching():
+            count, last = 0, 0
+            names = sorted(os.listdir(self._directory))
+            some = names[: max(0, len(names) - max(keep, 1) + 1)]
+            for name, following in itertools.pairwise(some):
+                if os.stat(self._directory / name).st_mtime > before:
+                    break
+                count, last = count + 1, int(following, 16)
+        return count, last
+
+    def trim(self) -> None:
+        archived = self._archived()
+        with self._files.reaching():
+            names = sorted(os.listdir(self._directory))
+            for name in names[:-1]:
+                if int(name, 16) >= archived:
+                    break
+                with suppress(FileNotFoundError):
+                    durable.remove(self._directory / name)
+            durable.sync_directory(self._directory)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -368,13 +414,17 @@ def connect(root: Path) -> Space:
 
 
 def _upgrade(files: _Files, id: str) -> None:
-    """Bring what format 1 has where this format has it; once more, if that was interrupted."""
+    """Bring what earlier formats have where this format has it; once more, if that was interrupted."""
     root, records = files.root, _Records(files)
     description = root / "space.json"
     # first, so that no older version begins to read what is about to move
     files.put(description, msgspec.json.encode(_Description(FORMAT, id, upgrading=True)), replace=True)
     files.make_directory(root / "records")
     files.make_directory(root / "objects")
+    with suppress(FileNotFoundError):
+        # machines with an earlier version, which know no archive, append nothing any more
+        os.rename(root / "entries", root / "log")
+        durable.sync_directory(root)
     with suppress(FileNotFoundError):
         os.rename(root / "packs", root / "objects" / "packs")
         durable.sync_directory(root / "objects")

@@ -80,6 +80,12 @@ class _Log:
             self._access.refresh()
         self._log.replace(seal_entry(self._access.keys[entry.generation], entry.generation, self._space, entry))
 
+    def old(self, keep: int, seconds: float) -> tuple[int, int]:
+        return self._log.old(keep, seconds)
+
+    def trim(self) -> None:
+        self._log.trim()
+
     def turn(self) -> AbstractContextManager[None]:
         return self._log.turn()
 

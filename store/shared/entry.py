@@ -23,10 +23,11 @@ BEGINNING = bytes(32)
 UNTOLD = (1 << 64) - 1
 """``packs`` of an entry that does not say on which it relies."""
 
+TOKEN_BYTES = 16
+
 _MAGIC = b"CVSE"
 _HEAD = Layout("<4sQQ16sIIQ32sI")
 _CRC = Layout("<I")
-_TOKEN_BYTES = 16
 
 
 class Entry(Struct, frozen=True, gc=False):
@@ -51,7 +52,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 def new_token() -> bytes:
     """Return a name for one append."""
-    return os.urandom(_TOKEN_BYTES)
+    return os.urandom(TOKEN_BYTES)
 
 
 def chained(before: bytes, entry: bytes) -> bytes:
@@ -93,6 +94,19 @@ def decode(data: bytes, prev: int, space: bytes) -> Entry:
         body = bytes(framed.body)
         return Entry(prev, entry_seq(body), b"", 0, 0, UNTOLD, b"", body)
     raise DamageError("this entry of the space is damaged: put it back from a backup of the space")
+
+
+def decode_all(data: bytes, prev: int, space: bytes) -> list[Entry]:
+    """Read entries that lie one behind the other, the first of which follows ``prev``. DamageError."""
+    found: list[Entry] = []
+    view, at = memoryview(data), 0
+    while at < len(view):
+        if len(view) - at < _HEAD.size:
+            raise DamageError(f"an entry of the space is cut off, behind commit {prev}")
+        end = at + _HEAD.size + _HEAD.unpack_from(view, at)[-1] + _CRC.size
+        found.append(decode(bytes(view[at:end]), prev, space))
+        prev, at = found[-1].seq, end
+    return found
 
 
 def _checksum(space: bytes, head: bytes, body: bytes) -> int:

@@ -38,11 +38,11 @@ from psycopg.pq import TransactionStatus
 from store.errors import FormatTooNew, NotFound, Unreachable, UsageError
 from store.ids import new_store_id
 from store.shared.entry import Entry
-from store.shared.space import FORMAT, Outdated, Record
+from store.shared.space import FORMAT, Behind, Outdated, Record
 
 _LOG = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """The version of :data:`SCHEMA`: it rises with each change. Earlier ones did not say theirs."""
 SCHEMA: LiteralString = """
 CREATE SCHEMA IF NOT EXISTS convfs;
@@ -173,6 +173,47 @@ BEGIN
 END
 $$;
 
+-- How many entries are neither among the last `keep` nor younger, and the last of them. Never the last of all.
+CREATE OR REPLACE FUNCTION convfs.old_entries(of_space bytea, keep bigint, seconds float8)
+RETURNS TABLE (entries bigint, last bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+BEGIN
+    PERFORM require(of_space, 'admin');
+    RETURN QUERY
+    SELECT count(*), coalesce(max(one.seq), 0) FROM entry AS one
+    WHERE one.space = of_space AND one.at <= clock_timestamp() - make_interval(secs => seconds)
+        AND one.prev < (
+            SELECT kept.prev FROM entry AS kept WHERE kept.space = of_space
+            ORDER BY kept.prev DESC OFFSET greatest(keep, 1) - 1 LIMIT 1
+        );
+END
+$$;
+
+-- Removes entries of which the record `archive` says that they are in objects, some at a time; returns whether there
+-- may be more. The last of all stays.
+CREATE OR REPLACE FUNCTION convfs.trim(of_space bytea) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
+DECLARE
+    archived bigint;
+BEGIN
+    PERFORM require(of_space, 'admin');
+    SELECT (convert_from(value, 'UTF8')::json ->> 'seq')::bigint INTO archived
+    FROM record WHERE space = of_space AND key = 'archive' AND value <> '' FOR SHARE;
+    IF archived > 0 THEN
+        -- earlier versions know no archive: they are told to be updated
+        UPDATE space SET format = 3 WHERE id = of_space AND format < 3;
+        DELETE FROM entry WHERE space = of_space AND prev IN (
+            SELECT old.prev FROM entry AS old
+            WHERE old.space = of_space AND old.prev < archived
+                AND old.prev < (SELECT max(last.prev) FROM entry AS last WHERE last.space = of_space)
+            ORDER BY old.prev LIMIT 2000
+        );
+        RETURN FOUND;
+    END IF;
+    RETURN false;
+END
+$$;
+
 -- Held until the end of the transaction: nobody else appends.
 CREATE OR REPLACE FUNCTION convfs.take_turn(of_space bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
@@ -208,8 +249,8 @@ BEGIN
             SELECT FROM record WHERE space = of_space AND key = of_key AND login_of(value) = session_user
         ) END THEN 'reader'
         -- who is in and who is not, and what would take away what others have
-        WHEN of_key IN ('generation', 'redaction') OR of_key ~ '^(key|invite)/' OR of_key ~ '^pack/' AND old_version > 0
-            THEN 'admin'
+        WHEN of_key IN ('generation', 'redaction', 'archive') OR of_key ~ '^(key|invite)/'
+            OR of_key ~ '^pack/' AND old_version > 0 THEN 'admin'
         -- what each machine says of itself
         WHEN of_key ~ '^(request|seen|session)/' OR of_key ~ '^machine/' AND old_version = 0 THEN 'reader'
         ELSE 'writer'
@@ -513,11 +554,38 @@ class Postgres:
     def _following(self, after: int, found: Sequence[Entry]) -> Sequence[Entry]:
         for entry in found:
             if entry.prev != after:
-                raise Unreachable(f"the space {self._name} does not have commit {after}, which this replica has")
+                raise Behind(f"the space {self._name} does not have commit {after}, which this replica has")
             after = entry.seq
         if found:
             self._last = found[-1]
         return found
+
+    def old(self, keep: int, seconds: float) -> tuple[int, int]:
+        try:
+            rows = self._ask(
+                lambda connection: connection.execute(
+                    "SELECT entries, last FROM convfs.old_entries(%s, %s, %s)", (self.id, keep, seconds)
+                ).fetchall()
+            )
+        except Unreachable as error:
+            if not isinstance(error.__cause__, psycopg.errors.UndefinedFunction):
+                raise
+            # the functions of an earlier version, as was told when this connected: the server keeps all entries
+            return 0, 0
+        (count, last), *_none = rows
+        return count, last
+
+    def trim(self) -> None:
+        def ask(connection: Connection[tuple[Any, ...]]) -> bool:
+            return connection.execute("SELECT convfs.trim(%s)", (self.id,)).fetchone() == (True,)
+
+        try:
+            while self._ask(ask):
+                continue
+        except Unreachable as error:
+            # where there is none, nothing is in the archive
+            if not isinstance(error.__cause__, psycopg.errors.UndefinedFunction):
+                raise
 
     def replace(self, entry: Entry) -> None:
         self._ask(

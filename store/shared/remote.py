@@ -20,6 +20,7 @@ from store.disk.head_format import Commit, HeadFrame
 from store.disk.head_log import HeadLog
 from store.errors import Conflict, DamageError, UsageError
 from store.shared import generations, roster, snapshot
+from store.shared.archive import Archive
 from store.shared.connect import connect, create, enter, need_cryptography
 from store.shared.invitation import Invitation
 from store.shared.roster import Member
@@ -69,6 +70,9 @@ class Status(Struct, frozen=True):
     """How much of what only the space has whole is here."""
     dropped: int = 0
     """The last commit by which the space has dropped something."""
+    archived: int = 0
+    """The commit up to which the space has all in its archive; 0 if nothing is there."""
+    archived_bytes: int = 0
 
 
 def init(place: Place, name: str, *, plain: bool = False) -> None:
@@ -303,6 +307,7 @@ def status(root: Path) -> Status:
         members = [_status(one, standing.get(one.number), member.number) for one in roster.members(space.records)]
         key = max(access.keys) if access else 0
         known, redactions = generations.seen(space.records), generations.current(space.records).generation
+        archived = Archive(space).now()
     for number, one in enumerate(members):
         if (said := known.get(one.number)) is not None:
             members[number] = structs.replace(
@@ -320,6 +325,8 @@ def status(root: Path) -> Status:
         redactions,
         sum(path.stat().st_size for path in (root / paths.CACHE).glob("*")),
         generations.last_drop(known.values()),
+        archived.seq,
+        sum(segment.length for segment in archived.segments),
     )
 
 

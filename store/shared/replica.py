@@ -43,6 +43,7 @@ from store.errors import (
 )
 from store.ids import hash_bytes, hash_key
 from store.shared import generations, roster, sessions
+from store.shared.archive import Archive
 from store.shared.cache import Cache
 from store.shared.connect import enter
 from store.shared.entry import BEGINNING, Entry, chained, new_token
@@ -444,7 +445,7 @@ class Replica:
     # -- repair ----------------------------------------------------------------------------------------------------
 
     def repair(self) -> int:
-        """Put back the last commits, if the space has lost them; return how many.
+        """Put back the entries that the space has lost, at the end of its log or in its archive; return how many.
 
         The contents that these name may have been lost, too, wherever they were: all that this replica has is
         published once more, and packs of others that are still there are counted again. Raises Unreachable; UsageError
@@ -452,24 +453,33 @@ class Replica:
         """
         space, _access = enter(self._root, self.member)
         with self._writer.commit_lock, closing(space):
-            lost = self._lost(space)
+            known, archive = self._known(), Archive(space)
+            count = 0
+            if gone := archive.gone():
+                self._check_follows(known, space.log.entries(archive.now().seq))
+                count = archive.put_back(gone, known, self._publish_again(space).reached)
+            lost = self._lost(space, known)
             if lost:
-                packs = Packs(space, self.member.number)
-                packs.known(0)
-                self.publish_all(packs)
-                self.holdings.register(packs)
-                waiting = [self._intake.resolver.blob(digest) for digest in self._writer.pending.hashes()]
-                members = [Member(hash_bytes(data), Form.PLAIN, len(data), data) for data in waiting]
-                if members:
-                    packs.publish([record for record, _names in pack_records(members, None)])
+                packs = self._publish_again(space)
                 for entry in lost:
                     placed = msgspec.structs.replace(entry, packs=packs.reached)
                     if space.log.append(placed):
                         raise UsageError(f"the space {self.member.space} goes on meanwhile: try again")
-        return len(lost)
+        return count + len(lost)
 
-    def _lost(self, space: Space) -> list[Entry]:
-        """Return the entries, without contents, that the space lacks at its end. UsageError if it has others there."""
+    def _publish_again(self, space: Space) -> Packs:
+        packs = Packs(space, self.member.number)
+        packs.known(0)
+        self.publish_all(packs)
+        self.holdings.register(packs)
+        waiting = [self._intake.resolver.blob(digest) for digest in self._writer.pending.hashes()]
+        members = [Member(hash_bytes(data), Form.PLAIN, len(data), data) for data in waiting]
+        if members:
+            packs.publish([record for record, _names in pack_records(members, None)])
+        return packs
+
+    def _known(self) -> list[Entry]:
+        """Return all entries that this replica has applied, from its logs: without contents."""
         writer = self._writer
         entries: list[Entry] = []
         chain, turns, seq = BEGINNING, 0, 0
@@ -481,11 +491,22 @@ class Replica:
             chain = chained(chain, body)
             entries.append(Entry(seq, commit.seq, new_token(), self.member.number, 0, 0, chain, body))
             turns, seq = commit.body.turn_count, commit.seq
-        there = bisect_left(entries, True, key=lambda entry: not space.log.entries(entry.prev))
-        last = space.log.entries(entries[there - 1].prev) if there else ()
-        if last and (last[0].seq != entries[there - 1].seq or last[0].chain not in (b"", entries[there - 1].chain)):
-            raise UsageError(f"the space {self.member.space} {_WENT_ON}")
-        return entries[there:]
+        return entries
+
+    def _lost(self, space: Space, known: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the entries that the space lacks at its end. UsageError if it has others there."""
+        there = bisect_left(known, True, key=lambda entry: not space.log.entries(entry.prev))
+        if there:
+            self._check_follows(known, space.log.entries(known[there - 1].prev))
+        return known[there:]
+
+    def _check_follows(self, known: Sequence[Entry], there: Sequence[Entry]) -> None:
+        """Raise UsageError unless the first of some entries of the space is one that this replica has applied."""
+        for entry in there[:1]:
+            at = bisect_left(known, entry.prev, key=lambda one: one.prev)
+            own = known[at] if at < len(known) else None
+            if own is None or entry.seq != own.seq or entry.chain not in (b"", own.chain):
+                raise UsageError(f"the space {self.member.space} {_WENT_ON}")
 
     def _publish(self, records: Sequence[bytes]) -> None:
         self._check_writes()

@@ -9,7 +9,7 @@ A space is three nouns, and all else is made of them:
 - The **records** (:class:`Records`): small values under keys, changed by compare-and-swap: the replicas that have
   joined (``machine/…``), the packs (``pack/…``), leases and the like. A record says what is so now; what must be so at
   a certain commit is told by an entry.
-- The **bucket** (:class:`Bucket`): objects under keys, written whole and read by range: packs.
+- The **bucket** (:class:`Bucket`): objects under keys, written whole and read by range: packs, old entries.
 
 Each is in a directory (``store.shared.directory``), or the first two are in PostgreSQL (``store.shared.postgres``) and
 the bucket in S3 (``store.shared.bucket``). All are safe to share between threads, and every method raises Unreachable
@@ -29,17 +29,23 @@ from msgspec import Struct
 
 from store import paths, typed
 from store.disk import durable
-from store.errors import ConvfsError, DamageError
+from store.errors import ConvfsError, DamageError, Unreachable
 from store.shared.entry import Entry
 
-FORMAT = 2
+FORMAT = 3
 """The version of the formats of a space."""
 ENCRYPTED = "generation"
 """The record that an encrypted space has from its beginning (``store.shared.access``), JSON with ``generation``."""
+ARCHIVE = "archive"
+"""The record of the entries that are in objects (``store.shared.archive``), JSON with ``seq``."""
 
 
 class Outdated(ConvfsError):
     """An entry was sealed with a key that is not the one which is used now."""
+
+
+class Behind(Unreachable):
+    """The log has entries behind a commit, but not the next one: that is in the archive, or lost."""
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -94,15 +100,25 @@ class Log(Protocol):
         """Put an entry behind the one that it follows. Returns () if it is in place, and then it is durable.
 
         Else others were first: returns entries that follow ``entry.prev``, in order, some of them. An entry with the
-        token of one that is in place already is in place. Unreachable if the space does not have ``entry.prev``;
-        Outdated if the record ENCRYPTED has a later generation than the entry.
+        token of one that is in place already is in place. Unreachable if the space does not have ``entry.prev``,
+        Behind if it has no longer what follows that; Outdated if the record ENCRYPTED has a later generation than the
+        entry.
         """
 
     def entries(self, after: int) -> Sequence[Entry]:
         """Return entries that follow the one whose ``seq`` is ``after``, in order: some, as long as there are any.
 
-        They are durable. DamageError if the next one is damaged.
+        They are durable. DamageError if the next one is damaged; Behind.
         """
+
+    def old(self, keep: int, seconds: float) -> tuple[int, int]:
+        """Return how many entries are neither among the last ``keep`` nor younger, and the ``seq`` of the last of them.
+
+        The last of all is never among them. (0, 0) if there are none, or the server knows no archive.
+        """
+
+    def trim(self) -> None:
+        """Remove the entries that the record ARCHIVE says are in objects. The last of all stays."""
 
     def replace(self, entry: Entry) -> None:
         """Put an entry in the place of the one that has its ``prev`` and its ``seq``, durably. For redaction.
@@ -132,6 +148,12 @@ class Generation(Struct, frozen=True):
     """As much of the record ENCRYPTED as a server must understand."""
 
     generation: int
+
+
+class ArchiveEnd(Struct, frozen=True):
+    """As much of the record ARCHIVE as a server must understand: entries up to the commit ``seq`` are in objects."""
+
+    seq: int = 0
 
 
 class Records(Protocol):

@@ -21,7 +21,7 @@ from store.disk import head_format as heads
 from store.disk.file_header import Damage
 from store.disk.head_format import HeadFrame
 from store.disk.turn_format import DELETED, Turn
-from store.errors import Away, ConvfsError, DamageError, NotFound, StoreFull
+from store.errors import Away, ConvfsError, DamageError, NotFound, StoreFull, Unreachable
 from store.events.conversation import EventRow, Renderer, outputs_of
 from store.events.event import Event
 from store.ids import TURNS_BEYOND, Hash, hash_key, patch_of, turn_of
@@ -31,6 +31,7 @@ from store.index.database import DERIVED_FROM_LOGS, DERIVED_FROM_RENDERER, numbe
 from store.index.index import Index
 from store.index.patches import Patches
 from store.index.views import Measure
+from store.shared.archive import Archive
 from store.store import Store
 from store.upkeep.rebuild import rebuild
 from store.upkeep.roots import TurnRuns
@@ -240,7 +241,13 @@ def fsck(
     """
     packs = store.files.packs
     with nullcontext() if remote or packs.remote is None else packs.remote.only_kept():
-        return _fsck(store, progress)
+        findings = _fsck(store, progress)
+    if remote and store.replica is not None:
+        try:
+            findings += [fault("archive", line) for line in Archive(store.replica.connected()[0]).problems()]
+        except Unreachable as error:
+            findings.append(fault("archive", str(error)))
+    return findings
 
 
 def _fsck(store: Store, progress: Callable[[str], None] | None) -> list[Violation]:

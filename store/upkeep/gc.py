@@ -79,6 +79,7 @@ from store.index.views import Run
 from store.paths import GC_INDEX
 from store.shared.replica import Replica
 from store.upkeep import roots
+from store.upkeep.archiving import Archived, Archiving, Drop, drops_in
 from store.upkeep.copying import Copy
 from store.upkeep.reachable import Reachable
 from store.upkeep.rewrite import Rewriting, told
@@ -176,22 +177,20 @@ class Dropping:
         self._found = found
         self._looked_at = since
 
-    def run(self, packs: int) -> Generator[None, None, list[Dropped]]:
-        """Drop them, and return what was told. The space has the pack ``packs``. Raises StoreFailed, DamageError."""
+    def run(self, packs: int) -> Generator[None, None, None]:
+        """Drop them. The space has the pack ``packs``. Raises StoreFailed, DamageError."""
         told: set[int] = set()
-        notes: list[Dropped] = []
         while True:
             # most of the later commits are looked at while others go on
             self._still()
             left = [key for key in self._found.unreached() if key not in told and key not in self._doomed]
             if not left:
-                return notes
+                return
             some = left[:_KEYS_AT_ONCE]
             note = Dropped(packs, array("q", some).tobytes())
             with suppress(Conflict):
                 self._writer.submit_alone(Request(0, move_head=False, notes=[note], still=self._still))
                 told.update(some)
-                notes.append(note)
             yield
 
     def _still(self) -> bool:
@@ -406,9 +405,10 @@ class Collected(Struct, frozen=True):
 
     ``young_bytes`` lie in packs that were written to within the grace period: nothing was looked for there.
     ``repeated_bytes`` are further copies of blobs. ``damaged`` says which packs were left alone as they are.
-    ``space_bytes`` were freed in the space that the store is of; if its replica ``collector`` collects just now, 0.
-    ``cleared`` is the last commit by which the space has dropped something, if nothing of that is left in packs here.
-    ``behind`` are the machines that have not come so far, and when they were last there, in Unix ms.
+    ``space_bytes`` were freed in the space that the store is of, and ``archived`` of its entries went into its archive;
+    if its replica ``collector`` collects just now, 0. ``cleared`` is the last commit by which the space has dropped
+    something, if nothing of that is left in packs here. ``behind`` are the machines that have not come so far, and when
+    they were last there, in Unix ms.
     """
 
     turns: int = 0
@@ -424,16 +424,15 @@ class Collected(Struct, frozen=True):
     collector: int = 0
     cleared: int = 0
     behind: tuple[tuple[str, int], ...] = ()
+    archived: int = 0
 
 
 class _Said:
     """Notes of the head log of a space that are not filed."""
 
     def __init__(self) -> None:
-        self.drops: list[Dropped] = []
+        self.drops: list[Drop] = []
         """All that the space has ever dropped."""
-        self.last_drop = 0
-        """The seq of the last of these."""
         self._shown: list[int] = []
         self._counts: list[tuple[int, int]] = []
         self._time = 0
@@ -441,8 +440,7 @@ class _Said:
     def note(self, frame: HeadFrame) -> HeadFrame:
         match body := frame.body:
             case Dropped():
-                self.drops.append(body)
-                self.last_drop = frame.seq
+                self.drops.append(Drop(frame.seq, body))
             case HeadMoved():
                 self._shown.append(turn_of(body.tip))
                 self._time = max(self._time, body.time_ms)
@@ -465,7 +463,7 @@ class _Marked(NamedTuple):
     """The state that a collection goes by: what is ``found`` to be reached at the moment ``since``, by ``resolver``.
 
     ``dead`` are the turns that nothing leads to, ``cold`` the packs that may be swept, ``warm`` the others;
-    ``drops`` is all that a space has ever dropped, up to the commit ``last_drop``.
+    ``drops`` is all that a space has dropped by then.
     """
 
     found: Reachable
@@ -475,8 +473,12 @@ class _Marked(NamedTuple):
     cold: list[int]
     warm: list[int]
     dictionaries: list[Hash]
-    drops: list[Dropped]
-    last_drop: int
+    drops: list[Drop]
+
+    @property
+    def last_drop(self) -> int:
+        """The last frame by which the space has dropped something."""
+        return self.drops[-1].seq if self.drops else 0
 
 
 def _spare(found: Reachable, keys: Collection[int]) -> None:
@@ -503,6 +505,8 @@ class Collector:
         self._flush = flush
         self.replica: Replica | None = None
         """The store's part in its space."""
+        self.archiving: Archiving | None = None
+        """Has old entries of the space archived."""
 
     def steps(
         self, *, grace_seconds: float, least_part: float = GOOD_PART, dry_run: bool, wait: bool = True
@@ -556,18 +560,21 @@ class Collector:
         """Collect in a space: for all machines, if no ``other`` does, and then what all have dropped from own packs."""
         upto = replica.take_all()
         replica.holdings.forget_doomed()
-        told: list[Dropped] = []
         marked = yield from self._mark(grace_seconds, reclaims=not other, fresh=True, reads=not other)
         found = marked.found
         replica.note_dropped(marked.last_drop)
         if not other:
             self._intake.reliance.doom(found, partial(_spare, found))
-            told = yield from Dropping(self._intake, marked.resolver, found, marked.since).run(upto)
+            yield from Dropping(self._intake, marked.resolver, found, marked.since).run(upto)
         collected = yield from self._sweep_dropped(marked, least_part)
-        shared = 0
+        shared = archived = 0
         if not other:
-            shared, other = yield from self._clean_space(replica, upto, [*marked.drops, *told], grace_seconds)
-        return structs.replace(collected, space_bytes=shared, collector=other)
+            drops = [*marked.drops, *drops_in(self._writer.head_log.frames(marked.since.heads_length))]
+            archived, thinned = yield from self._archive(drops, least_part, at_once=not grace_seconds)
+            notes = [drop.note for drop in drops]
+            shared, other = yield from self._clean_space(replica, upto, notes, grace_seconds)
+            shared += thinned
+        return structs.replace(collected, space_bytes=shared, archived=archived, collector=other)
 
     def _cleared(self, replica: Replica) -> Generator[None, None, int]:
         """Remove all that the space has dropped from the packs of this machine, however little, however new.
@@ -623,6 +630,14 @@ class Collector:
                 for _size in SpaceSealer(replica, self._intake).all():
                     yield
             return thinning.remove(grace_seconds), 0
+    def _archive(
+        self, drops: Sequence[Drop], least_part: float, *, at_once: bool
+    ) -> Generator[None, None, Archived]:
+        if self.archiving is None:
+            return Archived()
+        return (
+            yield from self.archiving.steps(least=1 if at_once else None, drops=drops, least_part=least_part)
+        )
 
     def _mark(
         self, grace_seconds: float, *, reclaims: bool, fresh: bool, reads: bool = True
@@ -675,7 +690,7 @@ class Collector:
         young_ms = now_ms() - int(grace_seconds * 1000)
         found.reach_packs([*warm, *(pack for pack, note in remote.items() if note.made_ms > young_ms)])
         yield from found.expand()
-        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.drops, said.last_drop)
+        return _Marked(found, resolver, since, dead, cold, warm, dictionaries, said.drops)
 
     def _measured(self, marked: _Marked) -> Generator[None, None, tuple[Sweep, Collected]]:
         sweep = Sweep(

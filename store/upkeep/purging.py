@@ -31,6 +31,7 @@ from store.disk.journal_format import decode_entry, encode_entry
 from store.errors import Conflict, DamageError, Unredacted, UsageError
 from store.ids import Hash, now_ms
 from store.shared import generations, roster, snapshot
+from store.shared.archive import Archive
 from store.shared.entry import BEGINNING, Entry, chained
 from store.shared.generations import Generation
 from store.shared.packs import records_of
@@ -69,10 +70,7 @@ class SharedRedaction:
         space_key = replica.access.rotate() if replica.access is not None else 0
         key = f"{generations.PATCHES}{os.urandom(16).hex()}"
         last = generations.current(space.records).next(key, patch.seq, space_key)
-        chain = BEGINNING
-        for _old, new in rewritten(space.log, patch, self._store):
-            chain = new.chain
-        patch = structs.replace(patch, chain=chain)
+        patch = structs.replace(patch, chain=_rewritten_chain(space.log, patch, self._store, patch.seq))
         space.bucket.put(key, patch.encoded())
         replica.history.reach(patch.seq, patch.chain)
         note = Redacted(last.generation, now_ms(), key)
@@ -128,13 +126,11 @@ def renew(store: Patched, replica: Replica, data: bytes, log: Log) -> tuple[int,
     patch = Patch.decoded(data)
     with store.rewriting.alone:
         _renew(store, patch)
-    seq, chain = store.writer.seq, BEGINNING
+    seq = store.writer.seq
     if seq >= patch.seq or replica.history.logged(seq, anew=True):
         return patch.seq, patch.chain
     # what follows may be replaced in the space already, and this one not
-    for _old, new in rewritten(log, patch, store, until=seq):
-        chain = new.chain
-    return seq, chain
+    return seq, _rewritten_chain(log, patch, store, seq)
 
 
 def _renew(store: Patched, patch: Patch) -> None:
@@ -182,6 +178,10 @@ def _committed(store: Patched, replica: Replica, space: Space, noted: Generation
 def _purge(store: Patched, replica: Replica, patch: Patch, last: Generation) -> None:
     space, packs = replica.connected()
     generations.note(space.records, last)
+    archive = Archive(space)
+    # what was about to be archived as it was is not, and what was archived is in the archive alone
+    archive.bar()
+    space.log.trim()
     snapshot.drop(space)
     if replica.access is not None:
         replica.access.reseal_invitations()
@@ -193,27 +193,44 @@ def _purge(store: Patched, replica: Replica, patch: Patch, last: Generation) -> 
         replica.holdings.bring_all()
         _renew(store, patch)
     _republish(store, replica, patch, last.space_key)
-    _replace(space.log, patch, store, packs.known(packs.reached), last.space_key)
+    _replace(space, patch, store, packs.known(packs.reached), last.space_key)
+    # also of machines that were killed before they had named theirs
+    archive.remove(archive.objects())
     packs.remove(now_ms())
     generations.note(space.records, structs.replace(last, purged=True))
     replica.say()
 
 
-def _replace(log: Log, patch: Patch, store: Patched, packs: int, space_key: int) -> None:
-    """Replace the entries up to the commit that a patch rewrites, from the last to the first."""
-    chain, reached = BEGINNING, 0
+def _replace(space: Space, patch: Patch, store: Patched, packs: int, space_key: int) -> None:
+    """Replace the entries up to the commit that a patch rewrites, from the last to the first, then the archive."""
+    log, archive = space.log, Archive(space)
+    archived = archive.now().seq
+    rewriter = _Rewriter(patch, store)
     places: list[tuple[int, bytes]] = []
-    for number, (old, new) in enumerate(rewritten(log, patch, store)):
-        if number % _ENTRIES_AT_ONCE == 0:
-            places.append((reached, chain))
-        chain, reached = chained(chain, new.body), old.seq
+    reached = 0
+    for number, old in enumerate(_entries(log, 0, patch.seq)):
+        if old.prev == archived or (old.prev > archived and number % _ENTRIES_AT_ONCE == 0):
+            places.append((old.prev, rewriter.chain))
+        rewriter(old)
+        reached = old.seq
     until = reached
-    for place in reversed(places):
-        for old, new in reversed([*rewritten(log, patch, store, *place, until)]):
-            to_be = structs.replace(new, packs=max(new.packs, packs), generation=max(new.generation, space_key))
-            if (new.body, new.chain, to_be.generation) != (old.body, old.chain, old.generation):
-                log.replace(to_be)
-        until = place[0]
+
+    def to_be(new: Entry) -> Entry:
+        return structs.replace(new, packs=max(new.packs, packs), generation=max(new.generation, space_key))
+
+    for after, chain in reversed(places):
+        rewriter = _Rewriter(patch, store, chain)
+        some = [(old, to_be(rewriter(old))) for old in _entries(log, after, until)]
+        for old, new in reversed(some):
+            if (new.body, new.chain, new.generation) != (old.body, old.chain, old.generation):
+                log.replace(new)
+        until = after
+
+    def changing() -> Callable[[Entry], Entry]:
+        rewriter = _Rewriter(patch, store)
+        return lambda old: to_be(rewriter(old)) if old.seq <= patch.seq else old
+
+    archive.rewrite(changing, space_key)
 
 
 def _republish(store: Patched, replica: Replica, patch: Patch, space_key: int) -> None:
@@ -242,32 +259,46 @@ def _leads_to(data: bytes, names: Sequence[Hash], gone: frozenset[Hash]) -> bool
     return not gone.isdisjoint(names) or leans_on(decode_record(memoryview(data))) in gone
 
 
-def rewritten(
-    log: Log, patch: Patch, store: Patched, after: int = 0, chain: bytes = BEGINNING, until: int | None = None
-) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the entries up to the commit ``until``, that which a patch rewrites, as they are and with the patch.
+class _Rewriter:
+    """Makes of entries, one after the other, what they are with a patch. ``chain`` is that of the last one by then."""
 
-    They are those behind the commit ``after``, whose chain is ``chain`` by then.
-    """
-    made = patch.new
-    gone = frozenset(map(Hash, patch.gone))
-    reached, last = after, patch.seq if until is None else until
-    while reached < last and (found := log.entries(reached)):
-        for old in found:
-            if old.seq > last:
+    def __init__(self, patch: Patch, store: Patched, chain: bytes = BEGINNING) -> None:
+        self.chain = chain
+        self._frames = patch.frames
+        self._turns = TurnRewriter(patch.new)
+        self._gone = frozenset(map(Hash, patch.gone))
+        self._has = store.intake.has
+
+    def __call__(self, old: Entry) -> Entry:
+        entry = decode_entry(old.body)
+        heads = bytearray(entry.heads)
+        for frame in decode_all(entry.heads, 0):
+            if (now := self._frames.get(frame.seq)) is not None:
+                heads[frame.offset : frame.offset + len(now)] = now
+        # what was dropped before may hold anything
+        riding = [blob for blob in entry.blobs if blob.hash not in self._gone and self._has(blob.hash)]
+        turns = self._turns.records(entry.first_turn, entry.turns)
+        frames = bytes(heads)
+        body = old.body
+        if (turns, frames, len(riding)) != (entry.turns, entry.heads, len(entry.blobs)):
+            body = encode_entry(structs.replace(entry, turns=turns, heads=frames, blobs=riding))
+        self.chain = chained(self.chain, body)
+        return structs.replace(old, body=body, chain=self.chain if old.chain else b"")
+
+
+def _entries(log: Log, after: int, until: int) -> Iterator[Entry]:
+    """Yield the entries behind one commit, up to another."""
+    while after < until and (found := log.entries(after)):
+        for entry in found:
+            if entry.seq > until:
                 return
-            entry = decode_entry(old.body)
-            heads = bytearray(entry.heads)
-            for frame in decode_all(entry.heads, 0):
-                if (now := patch.frames.get(frame.seq)) is not None:
-                    heads[frame.offset : frame.offset + len(now)] = now
-            # what was dropped before may hold anything
-            riding = [blob for blob in entry.blobs if blob.hash not in gone and store.intake.has(blob.hash)]
-            turns = TurnRewriter(made).records(entry.first_turn, entry.turns)
-            frames = bytes(heads)
-            body = old.body
-            if (turns, frames, len(riding)) != (entry.turns, entry.heads, len(entry.blobs)):
-                body = encode_entry(structs.replace(entry, turns=turns, heads=frames, blobs=riding))
-            chain = chained(chain, body)
-            reached = old.seq
-            yield old, structs.replace(old, body=body, chain=chain if old.chain else b"")
+            yield entry
+        after = found[-1].seq
+
+
+def _rewritten_chain(log: Log, patch: Patch, store: Patched, until: int) -> bytes:
+    """Return the chain that the commit ``until`` has with a patch."""
+    rewriter = _Rewriter(patch, store)
+    for entry in _entries(log, 0, until):
+        rewriter(entry)
+    return rewriter.chain

@@ -22,7 +22,9 @@ from store import typed
 from store.commit.intake import Intake
 from store.disk.head_format import Dropped
 from store.ids import now_ms
+from store.shared import archive as segments
 from store.shared import generations
+from store.shared.archive import Archive
 from store.shared.packs import Named, PackNote, Replacement, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
@@ -90,11 +92,15 @@ class Thinning:
         space, packs = self._replica.connected()
         now = now_ms()
         freed = packs.remove(now - int(grace_seconds * 1000))
-        orphans = packs.orphans()
+        archive = Archive(space)
+        orphans = packs.orphans() + archive.orphans()
         if not self._replica.redactions.ahead(space):
             orphans += generations.orphans(space)
-        for key in _abandoned(space.records, orphans, now, max(int(grace_seconds * 1000), _ORPHAN_MS)):
-            space.bucket.delete(key)
+        abandoned = _abandoned(space.records, orphans, now, max(int(grace_seconds * 1000), _ORPHAN_MS))
+        archive.remove([key for key in abandoned if key.startswith(segments.PREFIX)])
+        for key in abandoned:
+            if not key.startswith(segments.PREFIX):
+                space.bucket.delete(key)
         return freed
 
     def _held(self, keys: Set[int]) -> set[int]:

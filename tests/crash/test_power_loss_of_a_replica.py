@@ -119,7 +119,7 @@ def lived(
 
 def copy_space(server: Path, copy: Path) -> None:
     """Copy a space, whose files never change, while it is in use: nothing may name what is not copied yet."""
-    for part in ("entries", "records", "objects"):
+    for part in ("log", "records", "objects"):
         shutil.copytree(server / NAME / part, copy / NAME / part, copy_function=os.link)
     (copy / NAME / "new").mkdir()
     for name in ("space.json", "turn"):
@@ -220,7 +220,7 @@ def older(image: Path, moment: Moment) -> bool:
     """Whether the logs of a replica, as it opens without its space, end before those of the space."""
     told_place(image, Place(str(image / "nowhere")))
     with Store.open(image) as store:
-        return (Path(moment.place.directory) / NAME / "entries" / f"{store.writer.seq:016x}").exists()
+        return (Path(moment.place.directory) / NAME / "log" / f"{store.writer.seq:016x}").exists()
 
 
 def test_a_build_that_goes_on_behind_a_gap_is_found_out(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """A machine that appends to a context of its own in a space until it is killed: ``python -m … REPLICA NAME FIRST``.
 
+It archives what others and itself have appended, but the last few entries.
 Says the number of each append on standard output, once that has been acknowledged.
 """
 
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from store.errors import NotFound, Unreachable
 from store.store import Store
+from tests.store.shared.archiving import always
 
 EVERY = 29
 """Each append of so many has content that goes through packs."""
@@ -26,7 +28,7 @@ def own_context(store: Store, name: str) -> int:
 
 def main() -> None:
     root, name, first = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    with Store.open(root) as store:
+    with Store.open(root) as store, always(store):
         number = first
         while True:
             try:

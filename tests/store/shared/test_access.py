@@ -241,7 +241,7 @@ def test_what_is_sealed_with_a_key_that_was_given_up_is_not_applied(team: Team) 
     # all that the revoked machine needs to write with its old key, past a server that lets it
     entry = Entry(after, after + 2, new_token(), 2, 0, 0, last.chain, last.body)
     forged = entries.encode(seal_entry(kept.generations[1], 1, space.id, entry), space.id)
-    (team.directory / "server" / NAME / "entries" / f"{after:016x}").write_bytes(forged)
+    (team.directory / "server" / NAME / "log" / f"{after:016x}").write_bytes(forged)
     with pytest.raises(Outdated):
         team.raw().log.append(structs.replace(entry, generation=1))
     a = team.open("a")

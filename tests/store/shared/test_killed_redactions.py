@@ -13,12 +13,15 @@ from msgspec import Struct
 from fusefs.text.render import FileRenderer
 from store.ids import Hash
 from store.redaction.redaction import Redaction
-from store.shared import leases, remote
+from store.shared import archive, leases, remote
+from store.shared.archive import Archive
 from store.shared.space import Place
 from store.store import Store
+from store.upkeep.archiving import Archiving
 from tests import forked
 from tests.conftest import scratch
 from tests.model import instead
+from tests.store.shared.archiving import ALL, SEGMENT_BYTES
 from tests.store.shared.redacting import SECRETS
 from tests.store.shared.test_shared_redaction import filled, left, nothing_in_files, nothing_in_space, proved, redact
 from tests.store.shared.test_spaces import NAME, Team, said, until
@@ -48,12 +51,14 @@ class Prepared(Struct):
         return place
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["collected", "whole"])
+@pytest.fixture(scope="module", params=["collected", "whole", "archived"])
 def prepared(request: pytest.FixtureRequest) -> Iterator[Prepared]:
-    yield from prepare(collecting=request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "SEGMENT_BYTES", SEGMENT_BYTES)
+        yield from prepare(collecting=request.param != "whole", archiving=request.param == "archived")
 
 
-def prepare(*, collecting: bool) -> Iterator[Prepared]:
+def prepare(*, collecting: bool, archiving: bool) -> Iterator[Prepared]:
     """Make such a space; with turns that were reclaimed, the logs do not say the chain any more."""
     folder = scratch()
     here = folder / "here"
@@ -64,6 +69,11 @@ def prepare(*, collecting: bool) -> Iterator[Prepared]:
         a, b = team.open("a"), team.open("b")
         kept = filled(a, b, collecting=collecting)
         before = {context: said(a, context) for context in kept}
+        if archiving:
+            assert a.replica is not None
+            for _pause in Archiving(a.replica, ALL).steps(least=1):
+                pass
+            assert len(Archive(a.replica.connected()[0]).now().segments) > 1
         for store in (a, b):
             while store.search.step():
                 pass

@@ -14,6 +14,7 @@ import pytest
 
 from store import paths
 from store.shared import remote
+from store.shared.archive import Archive
 from store.shared.space import Place
 from store.store import Store
 from store.upkeep.fsck import fsck
@@ -79,4 +80,11 @@ def test_machines_and_servers_that_are_killed(memory_path: Path, s3: S3) -> None
         for machine in machines[1:]:
             for log in (paths.TURN_LOG, paths.HEAD_LOG):
                 assert filecmp.cmp(machines[0].root / log, machine.root / log, shallow=False)
+        with Store.open(machines[0].root) as store:
+            assert store.replica is not None
+            archived = Archive(store.replica.connected()[0])
+            assert list(archived.problems()) == []
+            entries = sum(segment.entries for segment in archived.now().segments)
+            assert entries > ACKNOWLEDGED // 2
+        print(f"{entries} entries in the archive")
         print(f"{kills} kills, {sum(machine.said + 1 for machine in machines)} acknowledged appends")

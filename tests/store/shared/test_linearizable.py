@@ -27,6 +27,7 @@ from tests.proxy import Proxy
 from tests.servers import Postgres, until
 from tests.spaces import let_in
 from tests.store.service.linearizable import Call, State, Turns, linearizable
+from tests.store.shared.archiving import always
 
 SEEDS = int(os.environ.get("CONVFS_SEEDS", "2"))
 MACHINES = 3
@@ -63,6 +64,8 @@ class Site:
         self.stores = [Store.open(root) for root in roots]
         for store in self.stores:
             held.callback(store.close)
+            # what is asked for may be in the archive by then
+            held.enter_context(always(store))
 
     def begin(self) -> list[int]:
         """Return new contexts, which all machines know."""

@@ -288,11 +288,11 @@ def log_kept(team: Team) -> Callable[[], None]:
     if not team.place.directory:
         return kept(team)
     earlier = team.directory / "earlier"
-    for name in ("entries", "records"):
+    for name in ("log", "records"):
         shutil.copytree(team.space / name, earlier / name)
 
     def put_back() -> None:
-        for name in ("entries", "records"):
+        for name in ("log", "records"):
             shutil.rmtree(team.space / name)
             shutil.copytree(earlier / name, team.space / name)
 

@@ -472,7 +472,7 @@ def test_a_damaged_entry_is_not_applied(team: Team) -> None:
     context = a.contexts.create().context
     a.contexts.append(context, b"1", "line")
     a.close()
-    entries = sorted((team.space / "entries").iterdir())
+    entries = sorted((team.space / "log").iterdir())
     data = bytearray(entries[-1].read_bytes())
     data[-10] ^= 1
     entries[-1].write_bytes(data)
@@ -501,7 +501,7 @@ def test_names_and_places_are_checked(team: Team) -> None:
     with pytest.raises(UsageError, match="of no space"):
         remote.status(team.root("own"))
     described = team.space / "space.json"
-    described.write_text(described.read_text().replace('"format":2', '"format":3'))
+    described.write_text(described.read_text().replace('"format":3', '"format":4'))
     with pytest.raises(FormatTooNew):
         connect(team.place, NAME)
 
@@ -537,7 +537,7 @@ def test_a_space_of_format_1_is_brought_up_to_date(team: Team) -> None:
     assert said(b, found.id)[-1] == b"6"
     members = remote.status(team.root("a")).members
     assert [(one.number, one.machine) for one in members] == [(1, "a"), (2, "b"), (3, "b")]
-    assert sorted(os.listdir(team.space)) == ["entries", "new", "objects", "records", "space.json", "turn"]
+    assert sorted(os.listdir(team.space)) == ["log", "new", "objects", "records", "space.json", "turn"]
     a.close()
     b.close()
     team.agree("a", "b")

@@ -52,7 +52,7 @@ class Operator:
     def put(self, entry: Entry) -> None:
         """Put an entry in the place of that behind its ``prev``, with a checksum that holds."""
         if self.place.directory:
-            path = Path(self.place.directory) / self.name / "entries" / f"{entry.prev:016x}"
+            path = Path(self.place.directory) / self.name / "log" / f"{entry.prev:016x}"
             path.write_bytes(entries.encode(entry, self.id))
             return
         columns = "seq = %s, token = %s, machine = %s, generation = %s, packs = %s, chain = %s, body = %s"

@@ -23,6 +23,7 @@ from store.shared.space import Membership, Place
 from store.store import Store
 from tests.servers import Postgres
 from tests.spaces import until
+from tests.store.shared.test_archive import archive
 
 FROZEN = Path(__file__).parents[2] / "frozen"
 SECRET = b"sk-live-4f9c2d71aa0e"
@@ -102,7 +103,9 @@ def test_a_machine_goes_on_with_earlier_functions_until_the_owner_replaces_them(
     Redaction(a, Secrets([SECRET])).run()
     replica = b.replica
     assert replica is not None
+    assert archive(a) == 0
     until(lambda: replica.generation == 1)
+    until(lambda: any("the keys from before" in line for line in caplog.messages))
     with pytest.raises(UsageError, match="only the login old_"):
         connect.upgrade(replica.member.place.postgres)
     with pytest.raises(SystemExit) as ended:
@@ -121,6 +124,7 @@ def test_a_machine_goes_on_with_earlier_functions_until_the_owner_replaces_them(
         assert SECRET not in store.contents.payload(store.contexts.last(context, 2)[0].turn_id)
     assert a.replica is not None
     assert a.replica.behind() == []
+    assert archive(a) > 0
     a.close()
     b.close()
     assert not connect.upgrade(url)
