@@ -6,6 +6,7 @@ The command returns when the daemon is ready, or with the reason why it is not.
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import sqlite3
@@ -50,6 +51,17 @@ def prepare() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         # it holds for the process
         database.execute(f"PRAGMA soft_heap_limit = {_SQLITE_BYTES}").fetchone()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules without a look for garbage among them, now or ever: they stay as long as the daemon."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def tcp_options(command: Command) -> Command:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from fusefs.cli.daemon import held_alone, in_background, log_to, prepare, serving_http, tcp_options, tcp_place
+from fusefs.cli.daemon import held_alone, in_background, loading, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
 
@@ -145,10 +145,11 @@ def _serve(
     ready: Callable[[], None],
 ) -> None:
     """Mount and serve; ``watched_from`` is the working directory for watching sessions, None for not watching."""
-    import trio
+    with loading():
+        import trio
 
-    from fusefs.cli.watch import watching
-    from fusefs.mount import run
+        from fusefs.cli.watch import watching
+        from fusefs.mount import run
 
     prepare()
     with held_alone(root) as store:
@@ -167,9 +168,10 @@ def _serve(
 
 def _service(store: Store, mountpoint: Path, ports: _Ports) -> AbstractAsyncContextManager[Listening]:
     """Return the service of a mounted store, which begins when it is entered."""
-    from fusefs.daemon.calls import ALL_OPERATIONS
-    from store.service import address
-    from store.service.server import Service, serving_beside
+    with loading():
+        from fusefs.daemon.calls import ALL_OPERATIONS
+        from store.service import address
+        from store.service.server import Service, serving_beside
 
     return serving_beside(
         Service(

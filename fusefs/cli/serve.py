@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli.daemon import held_alone, log_to, prepare, serving_http, tcp_options, tcp_place
+from fusefs.cli.daemon import held_alone, loading, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import echo
 
 _BYTES = 256 << 10
@@ -31,11 +31,12 @@ def serve(
 
     A mounted store serves them, too: this command is for machines without a mount.
     """
-    import trio
+    with loading():
+        import trio
 
-    from fusefs.cli.backend import store_root
-    from fusefs.daemon.calls import ALL_OPERATIONS
-    from store.service import address, server
+        from fusefs.cli.backend import store_root
+        from fusefs.daemon.calls import ALL_OPERATIONS
+        from store.service import address, server
 
     root = Path(os.path.realpath(store_root(store)))
     if stdio:

@@ -1,4 +1,4 @@
-"""The free memory that a daemon is allowed to keep."""
+"""The free memory that a daemon is allowed to keep, and what it looks through for garbage."""
 
 import subprocess
 import sys
@@ -57,3 +57,29 @@ def test_what_one_thread_frees_serves_the_others(measured: dict[str, tuple[int, 
 def test_the_caches_of_all_connections_have_a_bound(measured: dict[str, tuple[int, int]]) -> None:
     assert measured["as it is"][1] == 0
     assert 0 < measured["prepared"][1] <= 16 << 20
+
+
+LOADING = """
+import gc
+from fusefs.cli.daemon import loading
+
+with loading():
+    assert not gc.isenabled()
+    import fusefs.mount
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+Knot()
+print(gc.isenabled(), gc.get_freeze_count(), len(gc.get_objects()), gc.collect())
+"""
+
+
+def test_what_is_loaded_is_never_looked_through_for_garbage() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADING], capture_output=True, text=True, check=True, timeout=60)
+    enabled, frozen, others, found = done.stdout.split()
+    assert enabled == "True"
+    assert int(frozen) > 20 * int(others)
+    # garbage of later is found all the same
+    assert int(found) >= 1
