@@ -19,15 +19,19 @@ from typing import NamedTuple
 
 from tests.bench import corpus, mounts, words
 from tests.bench.harness import (
+    compared,
+    disk_usage,
     fresh,
     megabytes,
     note,
     options,
     parse,
     percentile,
+    print_summary,
     print_table,
     resident,
     run,
+    scaled,
     seconds,
     timed,
 )
@@ -35,6 +39,19 @@ from tests.bench.harness import (
 OTHER_EVENTS = 2000
 SCALE = 0.05
 _EVERY_SECONDS = 0.005
+ASKED = {
+    "first name": 0.3,
+    "all names": 3.0,
+    "a save at the start": 0.05,
+    "a save at the middle": 0.05,
+    "a save at the end": 0.05,
+    "an added event": 0.05,
+}
+"""The seconds that each may take at most,"""
+SLOWEST = 0.05
+"""… an answer to others meanwhile,"""
+LARGEST = 300e6
+"""… and the resident bytes of the daemon after all of it."""
 
 
 class Gesture(NamedTuple):
@@ -181,6 +198,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         source, store = work / f"sessions-{events}", work / f"store-{events}"
         note(f"long: writing and importing {events} events")
         write_sessions(source, events)
+        size = disk_usage(source)[1]
         run([*mounts.convfs_command(store), "import", source / "projects"])
         runs = [measure(store, work / f"mnt-{events}", events) for _ in range(rounds or 1)]
         print_table(
@@ -200,12 +218,22 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
             f" {1000 * _EVERY_SECONDS:.0f} ms, also for half a second after each. Times are the least of"
             f" {len(runs)} runs, which edit the same store in turns; memory is that of the daemon, afterwards.",
         )
+        for name, asked in ASKED.items():
+            took = min(one[name].took for one in runs)
+            compared(f"{name}, {events} events", took, asked, seconds)
+            scaled(f"long: {name}", size, took, seconds)
+        others_waited = max(took for one in runs for gesture in one.values() for took in gesture.others)
+        memory = max(gesture.memory for one in runs for gesture in one.values())
+        compared(f"slowest stat of others, {events} events", others_waited, SLOWEST, seconds)
+        compared(f"memory after all, {events} events", memory, LARGEST, megabytes)
+        scaled("long: memory after all", size, memory, megabytes)
 
 
 def main() -> None:
     """Run by itself."""
     arguments = parse(options("One very long conversation."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    print_summary()
 
 
 if __name__ == "__main__":

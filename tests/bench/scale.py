@@ -38,6 +38,7 @@ from tests.bench.harness import (
     ratio,
     resident,
     run,
+    scaled,
     seconds,
     timed,
 )
@@ -96,7 +97,8 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     """Import both corpora, mount them in turns, print the table; the work lies under ``directory``."""
     work = fresh(directory / "scale")
     rounds = rounds or (1 if quick else 5)
-    sizes: dict[str, str] = {}
+    made: dict[str, str] = {}
+    sizes: dict[str, int] = {}
     contestants = {}
     counts: dict[str, int] = {}
     for count in (100, 1000) if quick else (1000, 100_000, 1_000_000):
@@ -104,8 +106,8 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         note(f"scale: making {count} conversations")
         took = timed(partial(make, store, count))
         name = f"convfs, {count} conversations"
-        counts[name] = count
-        sizes[name] = f"{seconds(took)}, {megabytes(disk_usage(store)[0])}"
+        counts[name], sizes[name] = count, disk_usage(store)[0]
+        made[name] = f"{seconds(took)}, {megabytes(sizes[name])}"
         contestants[name] = partial(measure, mounts.convfs(store), work / f"mnt-{count}")
     few = work / "few"
     for project in range(PROJECTS):
@@ -128,7 +130,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
                 seconds(sample.list_projects),
                 seconds(sample.list_project),
                 megabytes(sample.memory_after),
-                sizes.get(name, "-"),
+                made.get(name, "-"),
             )
             for name, sample in middle.items()
         ],
@@ -136,8 +138,10 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         f" answer. Conversations lie in {PROJECTS} projects.",
     )
     for name, count in counts.items():
+        first = middle[name].mount + middle[name].list_projects
+        scaled("mount to first ls", sizes[name], first, seconds)
+        scaled("memory after two listings", sizes[name], middle[name].memory_after, megabytes)
         if count in FIRST_LISTING:
-            first = middle[name].mount + middle[name].list_projects
             compared(f"mount to first ls, {count} conversations", first, FIRST_LISTING[count], seconds)
     _commands(work, quick=quick, rounds=rounds)
 

@@ -19,12 +19,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import corpus, mounts
-from tests.bench.harness import fresh, median, megabytes, note, options, parse, print_table, run, seconds
+from tests.bench.harness import (
+    compared,
+    fresh,
+    median,
+    megabytes,
+    note,
+    options,
+    parse,
+    print_summary,
+    print_table,
+    run,
+    seconds,
+)
 
 EVENTS = 20
 PROJECTS = 20
 LABEL = "user.convfs.label.all"
 QUIET_SECONDS = 5
+SLOWEST = 0.05
+"""Seconds that the slowest answer to others may take."""
 
 PROBE = r"""
 import json, os, sys, time
@@ -149,12 +163,16 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         ],
         "Commands that need the store to themselves (fsck, reindex) are refused while it is mounted.",
     )
+    for name in samples[0]:
+        slowest = median(sample[name].slowest for sample in samples)
+        compared(f"slowest stat of others, {name}", slowest, SLOWEST, seconds)
 
 
 def main() -> None:
     """Run by itself."""
     arguments = parse(options("The slowest stat while something large is done."))
     bench(arguments.dir, quick=arguments.quick, rounds=arguments.rounds)
+    print_summary()
 
 
 if __name__ == "__main__":
