@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, structs
 
-from store.errors import ConvfsError, DamageError, Unreachable, UsageError
+from store.errors import ConvfsError, DamageError, StoreFailed, Unreachable, UsageError
 from store.ids import now_ms
 from store.importing.snapshot import text_path
 from store.insight.report import StatsReport
@@ -67,7 +67,10 @@ def _cleared(store: Store, steps: CollectionSteps) -> CollectionSteps:
 
 def _uncollected(store: Store) -> tuple[tuple[str, int], ...]:
     """Return the machines of the store's space that may still have something that was dropped."""
-    return tuple(store.replica.uncollected()) if store.replica is not None else ()
+    with suppress(StoreFailed):
+        return tuple(store.replica.uncollected()) if store.replica is not None else ()
+    # the space is away, and what was to be done was done
+    return ()
 
 
 def _result(steps: Generator[T, None, Result], told: Callable[[T], object]) -> Result:

@@ -30,9 +30,10 @@ from store.content.sealed import names_of, needs_of
 from store.disk import blob_format, file_header
 from store.disk.blob_format import HEAD_SIZE, OVERHEAD, Record, decode_record
 from store.disk.file_header import HEADER_SIZE, PACK
-from store.errors import DamageError, Missing, NotFound
+from store.errors import Conflict, DamageError, Missing, NotFound
 from store.ids import Hash, hash_key, now_ms
 from store.index.index import BlobKeyPlace
+from store.shared import generations
 from store.shared.space import Record as SpaceRecord
 from store.shared.space import Space
 
@@ -97,10 +98,18 @@ class Packs:
         self.reached = 0
         """The number of the last pack that this process knows of."""
 
-    def publish(self, records: Sequence[bytes], *, again: bool = False, sealed: bool = False) -> int:
+    def publish(
+        self,
+        records: Sequence[bytes],
+        *,
+        again: bool = False,
+        sealed: bool = False,
+        redactions: int | None = None,
+    ) -> int:
         """Bring encoded blob records into the space, durably, as a pack; return its number.
 
-        ``again`` says that they are of packs which are doomed then, ``sealed`` that sealing has made them.
+        ``again`` says that they are of packs which are doomed then, ``sealed`` that sealing has made them. Conflict,
+        and nothing is there, if the space was redacted more often than ``redactions``: they may have what is gone.
         """
         data = b"".join((file_header.encode(PACK, self._space.id), *records))
         name = os.urandom(16).hex()
@@ -112,7 +121,19 @@ class Packs:
         for one, content in objects.items():
             self._space.bucket.put(one, content)
         note = PackNote(key, len(data), self._machine, again=again, names=names, made_ms=now_ms(), sealed=sealed)
-        return self.register(note, lambda: self._seal(objects))
+
+        def prepare() -> None:
+            if redactions is not None and self.redactions() != redactions:
+                for one in objects:
+                    self._space.bucket.delete(one)
+                raise Conflict("something was redacted in the space meanwhile: try again")
+            self._seal(objects)
+
+        return self.register(note, prepare)
+
+    def redactions(self) -> int:
+        """Return how often the space was redacted. Raises Unreachable, DamageError."""
+        return generations.current(self._space.records).generation
 
     def _seal(self, objects: Mapping[str, bytes]) -> None:
         """Put objects once more that are sealed with a key from before a redaction: machines give that up."""
@@ -241,31 +262,35 @@ class Packs:
 
 
 class Replacement:
-    """Packs that take the place of others in a space, which are doomed once all of them are there."""
+    """Packs that take the place of others in a space, which are doomed once all of them are there.
+
+    It is made before those are read: what is redacted meanwhile may be in them.
+    """
 
     def __init__(self, packs: Packs, *, sealed: bool) -> None:
         self._packs = packs
         self._sealed = sealed
+        self._redactions = packs.redactions()
         self._records: list[bytes] = []
         self._size = 0
         self._published = 0
 
     def append(self, record: bytes) -> None:
-        """Add an encoded record. Raises Unreachable."""
+        """Add an encoded record. Raises Unreachable, and Conflict if something was redacted meanwhile."""
         self._records.append(record)
         self._size += len(record)
         if self._size >= PACK_BYTES:
             self._publish()
 
     def finish(self, replaced: Iterable[int], now_ms: int) -> int:
-        """Publish the rest, and doom what is replaced; return how many bytes there are. Raises Unreachable."""
+        """Publish the rest, and doom what is replaced; return how many bytes there are. Raises as :meth:`append`."""
         if self._records:
             self._publish()
         self._packs.doom(replaced, now_ms)
         return self._published
 
     def _publish(self) -> None:
-        self._packs.publish(self._records, again=True, sealed=self._sealed)
+        self._packs.publish(self._records, again=True, sealed=self._sealed, redactions=self._redactions)
         self._published += HEADER_SIZE + self._size
         self._records, self._size = [], 0
 

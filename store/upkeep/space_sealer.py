@@ -15,7 +15,7 @@ from itertools import chain
 from store.commit.intake import Intake
 from store.disk.blob_format import Record, decode_record
 from store.disk.file_header import HEADER_SIZE
-from store.errors import ConvfsError, DamageError
+from store.errors import Away, DamageError, NotFound
 from store.ids import Hash, now_ms
 from store.index.index import BlobPlace
 from store.paths import REWRITTEN
@@ -64,7 +64,7 @@ class SpaceSealer:
     def steps(self, *, wait: bool = False) -> SealingSteps:
         """Seal what there is, unless another machine does that, or collects; ``wait`` for one that may have died.
 
-        Raises Unreachable, StoreFailed.
+        Raises Unreachable, StoreFailed; Conflict if something is redacted meanwhile.
         """
         space, _packs = self._replica.connected()
         if not self._replica.administers:
@@ -84,6 +84,8 @@ class SpaceSealer:
         while some := self._chosen(notes):
             try:
                 done = yield from self._seal(packs, {number: notes[number] for number in some})
+            except Away:
+                raise
             except DamageError as error:
                 # what is wrong is one of them, from now on
                 _LOG.warning("not sealed in the space: %s", error)
@@ -105,7 +107,7 @@ class SpaceSealer:
         return chosen(sizes, {number for number in sizes if not notes[number].sealed}, _RUN_BYTES)
 
     def _seal(self, packs: Packs, notes: Mapping[int, PackNote]) -> SealingSteps:
-        fetched = Fetched()
+        fetched, new = Fetched(), _New(Replacement(packs, sealed=True))
         for number, note in notes.items():
             yield 0
             try:
@@ -114,11 +116,12 @@ class SpaceSealer:
             except DamageError:
                 self._damaged.add(number)
                 raise
-        new = _New(Replacement(packs, sealed=True))
         run = SealingRun(self._writer, fetched, fetched.locate, new, fetched.numbers)
         try:
             yield from run.write(max(self._writer.index.db.number(_FIRST_TURN), 1))
-        except ConvfsError as error:
+        except Away:
+            raise
+        except (DamageError, NotFound) as error:
             self._damaged.update([run.at % REWRITTEN] if run.at else notes)
             raise DamageError(str(error)) from error
         yield 0
