@@ -1,15 +1,18 @@
 """The bucket of a space in S3, or in what speaks its protocol.
 
 Where it is says a URL: ``s3://BUCKET/PREFIX`` (Amazon, or whom AWS_ENDPOINT_URL names), ``https://HOST/BUCKET/PREFIX``
-(any other service; KEY:SECRET@ before the host, else AWS_ACCESS_KEY_ID and its like), ``file:///DIR``.
+(any other service; KEY:SECRET@ before the host, else AWS_ACCESS_KEY_ID and its like), ``file:///DIR``. With
+``?cacert=FILE`` behind it, or AWS_CA_BUNDLE, the authorities in a file of PEM are trusted besides those of the system.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import obstore
 from obstore.exceptions import BaseError, GenericError
@@ -17,9 +20,18 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 
 from store.errors import Missing, Unreachable, UsageError
 
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+
 _SECONDS = timedelta(seconds=10)
 """For how long is tried what a server does not answer."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_REFUSED = re.compile(r"InvalidCertificate\(\s*(\w+)")
+"""A refusal of rustls, as the errors of obstore show it."""
+_CERTIFICATES = {
+    "UnknownIssuer": "its certificate is of no authority that is trusted: ?cacert=FILE behind the URL names one",
+    "NotValidForName": "its certificate is that of another host",
+}
 
 
 def check(url: str) -> None:
@@ -82,7 +94,11 @@ class Objects:
         except (BaseError, OSError) as error:
             if key and isinstance(error, FileNotFoundError):
                 raise Missing(f"there is no object {key} in {self.where}") from None
-            line = str(error).strip().partition("\n")[0].partition(": <?xml")[0]
+            told = str(error).strip()
+            if refused := _REFUSED.search(told):
+                line = _CERTIFICATES.get(refused[1], f"its certificate does not hold: {refused[1]}")
+            else:
+                line = told.partition("\n")[0].partition(": <?xml")[0]
             raise Unreachable(f"the bucket {self.where} cannot be reached: {line}; try again once it can") from error
 
 
@@ -90,6 +106,7 @@ def _store(url: str, space: str) -> ObjectStore:
     split = urlsplit(url)
     bucket, _, prefix = f"{split.netloc}{split.path}".partition("/")
     given: dict[str, str] = {}
+    trusted = _authorities(url, parse_qs(split.query).get("cacert", [os.environ.get("AWS_CA_BUNDLE", "")])[0])
     if split.scheme == "file":
         root = Path(unquote(split.path)) / space
         root.mkdir(parents=True, exist_ok=True)
@@ -113,12 +130,26 @@ def _store(url: str, space: str) -> ObjectStore:
         return S3Store(
             bucket,
             prefix="/".join(part for part in (prefix.strip("/"), space) if part),
-            client_options={"allow_http": unprotected, "timeout": _SECONDS, "connect_timeout": _SECONDS / 2},
+            client_options={
+                "allow_http": unprotected,
+                "timeout": _SECONDS,
+                "connect_timeout": _SECONDS / 2,
+                **trusted,
+            },
             retry_config={"max_retries": 5, "retry_timeout": _SECONDS},
             **given,  # type: ignore[arg-type]  # names of its options
         )
     except BaseError as error:
         raise UsageError(f"{_shown(url)}: {error}") from None
+
+
+def _authorities(url: str, path: str) -> "ClientConfig":
+    if not path:
+        return {}
+    try:
+        return {"root_certificate": Path(path).read_bytes()}
+    except OSError as error:
+        raise UsageError(f"{_shown(url)}: the authorities that are to be trusted cannot be read: {error}") from None
 
 
 def _shown(url: str) -> str:

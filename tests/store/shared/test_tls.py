@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import os
 import socket
 import ssl
 import struct
@@ -15,11 +16,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from store.errors import Unreachable
+from store.errors import Unreachable, UsageError
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
-from tests.servers import Postgres
+from tests.servers import S3, Postgres
 from tests.spaces import let_in, said
 
 HOST = "db.example.com"
@@ -59,13 +60,7 @@ def key_of(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 class TlsServer:
-    """Takes connections of PostgreSQL's clients by TLS, none without, and passes them on to a server.
-
-    The server that the tests bring is built without TLS.
-    """
-
-    REQUEST = struct.pack("!II", 8, 80877103)
-    """SSLRequest, of the PostgreSQL frontend/backend protocol."""
+    """Takes connections by TLS, none without, and passes them on to a server."""
 
     def __init__(self, own: Path, target: int) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,9 +84,8 @@ class TlsServer:
 
     def _serve(self, plain: socket.socket) -> None:
         with suppress(OSError), plain:
-            if plain.recv(8, socket.MSG_WAITALL) != self.REQUEST:
+            if not self._may_begin(plain):
                 return
-            plain.sendall(b"S")
             with (
                 self._context.wrap_socket(plain, server_side=True) as client,
                 socket.create_connection(("127.0.0.1", self._target)) as server,
@@ -103,6 +97,22 @@ class TlsServer:
                 server.shutdown(socket.SHUT_RDWR)
                 back.join()
 
+    def _may_begin(self, plain: socket.socket) -> bool:
+        return True
+
+
+class PostgresTlsServer(TlsServer):
+    """Does so for PostgreSQL's clients. The server that the tests bring is built without TLS."""
+
+    REQUEST = struct.pack("!II", 8, 80877103)
+    """SSLRequest, of the PostgreSQL frontend/backend protocol."""
+
+    def _may_begin(self, plain: socket.socket) -> bool:
+        asked = plain.recv(8, socket.MSG_WAITALL) == self.REQUEST
+        if asked:
+            plain.sendall(b"S")
+        return asked
+
 
 def passed(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
@@ -113,7 +123,7 @@ def passed(source: socket.socket, target: socket.socket) -> None:
 @pytest.mark.logs("cannot be reached", sometimes=True)
 def test_a_space_by_tls(postgres: Postgres, memory_path: Path) -> None:
     authority, other = (certificate(memory_path, name, name) for name in ("authority", "other"))
-    line = TlsServer(certificate(memory_path, "authority", HOST, key_of(authority)), postgres.port)
+    line = PostgresTlsServer(certificate(memory_path, "authority", HOST, key_of(authority)), postgres.port)
 
     def place(host: str, root: Path) -> Place:
         url = f"postgresql://postgres@{host}:{line.port}/postgres?hostaddr=127.0.0.1&gssencmode=disable"
@@ -135,3 +145,40 @@ def test_a_space_by_tls(postgres: Postgres, memory_path: Path) -> None:
         for host, root in ((HOST, other), ("elsewhere.example.com", authority)):
             with pytest.raises(Unreachable, match="certificate"):
                 remote.join(place(host, root), "by-tls", memory_path / "c", "c")
+
+
+@pytest.mark.parametrize("named", ["in the URL", "in the environment"])
+def test_packs_by_https(
+    postgres: Postgres, s3: S3, memory_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    authority, other = (certificate(memory_path, name, name) for name in ("authority", "other"))
+    line = TlsServer(certificate(memory_path, "authority", HOST, key_of(authority)), s3.port)
+
+    def place(host: str, root: Path | None) -> Place:
+        url = f"https://{s3.KEY}:{s3.SECRET}@{host}:{line.port}/{s3.BUCKET}/by-https"
+        if named == "in the URL":
+            return Place(postgres=postgres.url(), objects=url + (f"?cacert={root}" if root is not None else ""))
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(root or ""))
+        return Place(postgres=postgres.url(), objects=url)
+
+    trusted, untrusted = (one.with_suffix(".crt") for one in (authority, other))
+    with closing(line):
+        name = f"by-https-{named[7:10]}"
+        remote.init(place("127.0.0.1", trusted), name)
+        remote.join(place("127.0.0.1", trusted), name, memory_path / "a", "a")
+        let_in(memory_path / "a", memory_path / "b", "b")
+        large = os.urandom(2 << 20)
+        with Store.open(memory_path / "a") as a, Store.open(memory_path / "b") as b:
+            context = a.contexts.create().context
+            a.contexts.append(context, large, "line")
+            b.writer.catch_up()
+            assert said(b, context) == [large]
+        assert line.served
+        served = line.served
+        for host, root in (("127.0.0.1", untrusted), ("127.0.0.1", None), ("localhost", trusted)):
+            with pytest.raises(Unreachable, match=r"^[^\n]*certificate[^\n]*$") as refused:
+                remote.init(place(host, root), "refused")
+            assert s3.SECRET not in str(refused.value)
+        assert line.served == served
+        with pytest.raises(UsageError, match="cannot be read"):
+            remote.init(place("127.0.0.1", memory_path / "nowhere"), "refused")
