@@ -25,8 +25,9 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker of :func:`logs`."""
+    """Register markers."""
     config.addinivalue_line("markers", "logs(pattern, ..., sometimes=False): what the test expects to be logged")
+    config.addinivalue_line("markers", "of_one_machine(reason): says nothing of a replica, see pytest_generate_tests")
 
 
 class _Warnings(logging.Handler):
@@ -126,32 +127,57 @@ ON_SPACES = (
     "tests/store/editing/test_editor.py",
     "tests/store/importing/test_importer.py",
     "tests/store/service/test_plane.py",
+    "tests/store/transfer/test_carrying.py",
+    "tests/store/upkeep/test_gc.py",
 )
 """Tests that are run on stores of one machine, and on replicas of spaces in a directory."""
-ON_SERVERS = ON_SPACES[:2]
-"""Those of them that are run on replicas of spaces in PostgreSQL, too. CONVFS_ON_SPACES names files to run on all."""
+ON_SERVERS = ("tests/store/test_store.py", "tests/store/editing/test_editor.py")
+"""Those of them that are run on replicas of spaces in PostgreSQL, too."""
+CHOSEN = os.environ.get("CONVFS_ON_SPACES", "").split()
+"""Files to run on stores of one machine and on both kinds of spaces, no others. ``all``: all tests of the store, on
+replicas of spaces in PostgreSQL and S3 alone."""
+_MAKE_THEIR_OWN = "tests/store/shared/"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of some files once more for each kind of space, with stores that are replicas of one."""
-    path = str(metafunc.definition.path.relative_to(metafunc.config.rootpath))
-    chosen = os.environ.get("CONVFS_ON_SPACES", "").split()
-    if path in (chosen or ON_SPACES):
-        metafunc.fixturenames.append("ordered")
-        orders = ["alone", "directory", "postgres"] if path in (chosen or ON_SERVERS) else ["alone", "directory"]
+    """Run the tests of some files once more for each kind of space, with stores that are replicas of one.
+
+    Except for those with the marker ``of_one_machine``: of the failures of one disk, or of how its logs and packs look.
+    """
+    path = metafunc.definition.path.relative_to(metafunc.config.rootpath).as_posix()
+    if metafunc.definition.get_closest_marker("of_one_machine") is not None:
+        return
+    if CHOSEN == ["all"]:
+        orders = ["servers"] if path.startswith("tests/store/") and not path.startswith(_MAKE_THEIR_OWN) else []
+    elif path in (CHOSEN or ON_SPACES):
+        orders = ["alone", "directory", "postgres"] if path in (CHOSEN or ON_SERVERS) else ["alone", "directory"]
+    else:
+        orders = []
+    if orders:
         metafunc.parametrize("ordered", orders, indirect=True)
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not run on spaces, if CONVFS_ON_SPACES says so."""
+    if CHOSEN:
+        left_out = [item for item in items if "ordered" not in getattr(getattr(item, "callspec", None), "params", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(autouse=True)
 def ordered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return who orders the commits of the stores that a test makes."""
-    if request.param == "alone":
-        yield "alone"
+    kind: str = getattr(request, "param", "alone")
+    if kind == "alone":
+        yield kind
         return
     from tests.spaces import replicas, spaces
 
-    with scratch_directory() as directory, replicas(monkeypatch, directory, spaces(request, request.param, directory)):
-        yield request.param
+    # tests go on with a copy of a store as if its process had been killed
+    request.applymarker(pytest.mark.logs("a copy of this replica has been opened since", sometimes=True))
+    with scratch_directory() as directory, replicas(monkeypatch, directory, spaces(request, kind, directory)):
+        yield kind
 
 
 @pytest.fixture(scope="session")

@@ -36,11 +36,12 @@ class Spaces:
 
 
 def spaces(request: pytest.FixtureRequest, maker: str, directory: Path) -> Spaces:
-    """Return what makes spaces in a directory, or on a PostgreSQL server with packs in a directory."""
+    """Return what makes spaces in a directory, or on a PostgreSQL server with packs in a directory, or in S3."""
     if maker == "directory":
         return Spaces(lambda: Place(str(directory)))
     server = request.getfixturevalue("postgres")
-    return Spaces(lambda: Place(postgres=server.url(), objects=f"file://{directory}/objects"))
+    objects = request.getfixturevalue("s3").url if maker == "servers" else f"file://{directory}/objects"
+    return Spaces(lambda: Place(postgres=server.url(), objects=objects))
 
 
 def let_in(member: Path, root: Path, machine: str = "", place: Place | None = None) -> Membership:
@@ -74,20 +75,22 @@ def said(store: Store, context: int) -> list[bytes]:
 @contextmanager
 def replicas(monkeypatch: pytest.MonkeyPatch, directory: Path, spaces: Spaces) -> Iterator[None]:
     """Within the block, each store that is made is a replica; then another replica of each must have the same logs."""
-    made: list[tuple[Path, Place, str]] = []
+    opened: dict[str, Path] = {}
+    """The replica of each space that was opened last: a test may go on with a copy of the first."""
 
     def joined(root: Path) -> Membership | None:
         found = membership(root)
         if found is None and identity.files_id(root) is None:
             place, name = spaces.make()
             found = remote.join(place, name, root)
-            made.append((root, place, name))
+        if found is not None:
+            opened[found.id] = root
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "membership", joined)
         yield
-    for number, (root, _place, _name) in enumerate(made):
+    for number, root in enumerate(opened.values()):
         if not (root / paths.HEAD_LOG).exists():
             continue
         other = directory / f"other-{number}"

@@ -497,17 +497,17 @@ class Intake:
         """
         if self.publish is None:
             return self.packed(digests, region)
-        found = []
-        for digest in digests:
-            if digest not in self._sound_here:
-                try:
-                    self._here.check(digest)
-                except ConvfsError:
-                    continue
-                _remember(self._sound_here, digest)
-                self.remember(digest)
-            found.append(digest)
-        return self.packed(found, region)
+        # first: most are new, and an error would keep the region for as long as it is kept itself
+        return {digest for digest in self.packed(digests, region) if self._is_here(digest)}
+
+    def _is_here(self, digest: Hash) -> bool:
+        if digest not in self._sound_here:
+            try:
+                self._here.check(digest)
+            except ConvfsError:
+                return False
+            _remember(self._sound_here, digest)
+        return True
 
     def has(self, digest: Hash) -> bool:
         """Return whether a blob is in the packs or in the journal, whatever it is worth."""

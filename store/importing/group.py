@@ -401,11 +401,16 @@ class Group:
 
     def _is_overtaken(self, ending: _Ending) -> bool:
         """Return whether another machine has brought in the session, or taken the name of a conversation."""
-        if ending.context is None or self._name(ending) is not None:
+        catalogue = self._store.catalogue
+        if ending.context is None:
             return True
         with suppress(NotFound):
-            return self._store.catalogue.entry(ending.context).imported_head != ending.imported
-        return False
+            if catalogue.entry(ending.context).imported_head != ending.imported:
+                return True
+        name = self._name(ending)
+        named = catalogue.by_name(*name) if name is not None else None
+        # else people have edited it
+        return named is not None and named.id != ending.context
 
     def _name(self, ending: _Ending) -> tuple[str, str] | None:
         """Return the name that nobody else may have at the commit: in a space, others give names meanwhile."""

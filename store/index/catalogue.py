@@ -116,8 +116,8 @@ class Superseded(Struct, frozen=True, gc=False):
         return self.new + turn - self.old if self.new else 0
 
 
-_NAMES = ("called", "project")
-"""The kinds of origins that are names in the store, and lead to what any machine has imported."""
+_NAMES = ("called", "project", "born")
+"""The kinds of origins that mean the same on all machines of a space, and lead to what any of them has imported."""
 
 
 class Catalogue:
@@ -529,8 +529,13 @@ class Catalogue:
 
         The kinds are those of :func:`store.index.frames.origin`.
         """
-        mark = origin(kind, *names, *(self._machine if kind else ()))
-        rows = self._rows("pruned", "origin = ? ORDER BY context DESC LIMIT 1", mark)
+        if self._machine and kind in _NAMES:
+            # whichever machine had it last
+            mark = origin(kind, *names)
+            where, marks = "(origin = ? OR origin > ? AND origin < ?)", [mark, f"{mark}\0", f"{mark}\1"]
+        else:
+            where, marks = "origin = ?", [origin(kind, *names, *(self._machine if kind else ()))]
+        rows = self._rows("pruned", f"{where} ORDER BY context DESC LIMIT 1", *marks)
         return rows[0][1] if rows else 0
 
     def states(self) -> list[tuple[int, int]]:

@@ -157,6 +157,9 @@ class Redaction:
                     loose = self._clean_loose(patch)
                     if patch:
                         shared.purge()
+                    else:
+                        # what a repair has set aside may hold it all the same
+                        store.renew_derived()
             if not store.intake.has_dictionary:
                 Learning(store.intake).learn()
         contexts = tuple(patch.contexts)

@@ -51,6 +51,11 @@ class PublishedFile:
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             # everything is published once more, and taken once more
             found = Published(whole=0)
+        try:
+            bytes.fromhex(found.reached.chain)
+        except ValueError:
+            # it is worked out from the beginning
+            found = structs.replace(found, reached=Reached())
         self.now = structs.replace(found, whole=found.taken) if found.whole < 0 else found
 
     def note(self, **changes: object) -> None:

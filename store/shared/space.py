@@ -86,10 +86,12 @@ def membership(root: Path) -> Membership | None:
     """Return the membership of the store at ``root``; None if it is in no space. DamageError if that cannot be read."""
     path = root / paths.SPACE
     try:
-        return typed.decode(path.read_bytes(), Membership)
+        found = typed.decode(path.read_bytes(), Membership)
+        bytes.fromhex(found.id)
+        return found
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError, ValueError) as error:
         raise DamageError(f"{path}: it cannot be read which space this store is of: {error}") from None
 
 

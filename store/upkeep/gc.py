@@ -663,7 +663,8 @@ class Collector:
         found = Reachable(packs, Shelf(source, _SHELF_BYTES), resolver, remote, needs)
         yield from found.take_stock(writer.index.db)
         said = _Said()
-        with self._filed(since, said, fresh=fresh) as db:
+        # in a space, the log says which turns were shown
+        with self._filed(since, said, fresh=fresh or writer.order.shared) as db:
             if writer.order.shared:
                 unshown += said.unshown(writer.turns, since.turn_count)
             tips = chain(roots.tips(db), roots.imported(db, resolver.blob), unshown)

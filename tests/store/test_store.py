@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -359,6 +360,15 @@ def test_an_error_in_the_block_is_the_one_that_is_raised(memory_path: Path) -> N
         use()
 
 
+def test_it_is_of_a_space_where_it_should_be(ordered: str, memory_path: Path) -> None:
+    """Of the tests: they are run on stores of one machine, and on replicas of spaces."""
+    with Store.open(memory_path / "store") as store:
+        where = store.replica.connected()[0].where if store.replica is not None else "alone"
+    kinds = {"alone": "alone", "directory": "/", "postgres": ".*/postgres and file:", "servers": ".* and http:"}
+    assert re.match(kinds[ordered], where), where
+
+
+@pytest.mark.of_one_machine("a replica says in its space that it is there")
 def test_opening_is_quick(memory_path: Path) -> None:
     """Not a measurement: that nothing is done that grows with the store, such as filling journals."""
     with Store.open(memory_path / "store") as store:

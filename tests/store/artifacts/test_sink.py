@@ -137,6 +137,7 @@ def test_a_conversation_that_is_not_there_gets_none(store: Store, keeping: Calla
     assert (sink.close().artifact_id, sink.close().output_lines) == ("", 1829)
 
 
+@pytest.mark.of_one_machine("in a space another call says which numbers are taken")
 @pytest.mark.logs("not kept as a whole: the disk is full")
 def test_in_a_store_each_has_the_next_id(store: Store, context: int, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts = store.artifacts

@@ -16,7 +16,10 @@ from store.upkeep import recovery
 from tests.model import Model, findings
 from tests.store.commit.faults import FailingDisk
 
-pytestmark = pytest.mark.usefixtures("small_journals")
+pytestmark = [
+    pytest.mark.usefixtures("small_journals"),
+    pytest.mark.of_one_machine("what a replica has promised is durable in its space"),
+]
 
 
 def payload(number: int) -> bytes:

@@ -239,6 +239,7 @@ def test_a_turn_that_is_open_stays_open(tmp_path: Path, how: str, monkeypatch: p
         assert again.writer.texts.of() == []
 
 
+@pytest.mark.of_one_machine("it writes to the log")
 def test_a_piece_that_is_lost(store: Store) -> None:
     """Text before the end is there; nothing is made of what is not whole."""
     context = store.contexts.create().context

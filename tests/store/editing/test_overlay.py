@@ -254,6 +254,7 @@ def test_an_index_made_anew_has_the_same_rows(store: Store, editor: Editor) -> N
         assert patch_of(again.contexts.tip(context)) == 4
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_a_lost_patch_is_reported_and_read_around(store: Store, editor: Editor) -> None:
     lines = dialogue(5)
     context = conversation(store, lines)

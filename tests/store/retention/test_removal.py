@@ -55,6 +55,7 @@ def moment(store: Store) -> Since:
     return Since(store.files.heads.length, store.files.turns.count)
 
 
+@pytest.mark.of_one_machine("what an import brings to a replica has its machine")
 def test_a_deleted_context_is_nowhere(root: Path) -> None:
     with opened(root) as store:
         first, second = begun(store, "first"), begun(store, "second")

@@ -78,6 +78,7 @@ def test_an_index_of_another_store_is_not_used(memory_path: Path) -> None:
         check(store)
 
 
+@pytest.mark.of_one_machine("a replica fetches what it lacks")
 def test_an_index_that_knows_more_than_the_logs_is_not_used(memory_path: Path) -> None:
     with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
         talk(store)

@@ -115,6 +115,7 @@ def test_it_gives_way_to_who_waits(store: Store, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.logs("nothing was collected")
+@pytest.mark.of_one_machine("it writes to the log")
 def test_what_cannot_be_known_is_told(store: Store) -> None:
     root = store.root
     delete(store, 1, store.writer.head(1).tip)

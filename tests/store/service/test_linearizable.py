@@ -272,6 +272,7 @@ def test_what_many_send_at_once_is_stored_once(store: Store, path: Path) -> None
         assert store.blobs.blob(digest) == payload
 
 
+@pytest.mark.of_one_machine("a replica syncs nothing for a commit")
 def test_readers_do_not_wait_for_a_writer(store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
     other = store.contexts.create().context

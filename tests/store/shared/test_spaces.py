@@ -19,7 +19,7 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store import paths
 from store.editing.keeper import Keeper
-from store.errors import Conflict, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
+from store.errors import Conflict, DamageError, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
 from store.events.conversation import Change
 from store.ids import hash_bytes
 from store.importing.importer import Importer
@@ -562,3 +562,21 @@ def test_who_has_the_turn_is_not_overtaken(team: Team) -> None:
     assert second.log.append(entry(7, 10))
     first.close()
     second.close()
+
+
+def test_damaged_files_of_a_replica_are_told_or_made_anew(team: Team) -> None:
+    a = team.open("a")
+    context = a.contexts.create().context
+    a.close()
+    published = team.root("a") / paths.PUBLISHED
+    known = json.loads(published.read_text())
+    known["reached"]["chain"] = "x" * 64
+    published.write_text(json.dumps(known))
+    with team.open("a") as a:
+        a.contexts.append(context, b"more", "line")
+        assert said(a, context) == [b"more"]
+    space = team.root("a") / paths.SPACE
+    known = json.loads(space.read_text())
+    space.write_text(json.dumps(known | {"id": "x" * 32}))
+    with pytest.raises(DamageError, match="which space this store is of"):
+        Store.open(team.root("a"))

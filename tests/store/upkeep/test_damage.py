@@ -25,6 +25,8 @@ KINDS = {"turns.log": file_header.TURN_LOG, "heads.log": file_header.HEAD_LOG}
 PLACES = int(os.environ.get("CONVFS_DAMAGED_PLACES", "30"))
 Harm = Callable[[bytearray, random.Random], None]
 
+pytestmark = pytest.mark.of_one_machine("of copies of a replica one takes part in the space")
+
 
 def flip(data: bytearray, source: random.Random) -> None:
     data[source.randrange(len(data))] ^= 1 << source.randrange(8)

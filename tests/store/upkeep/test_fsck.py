@@ -292,6 +292,7 @@ def test_reindex_measures_everything_and_says_how_far_it_is(store: Store) -> Non
         assert again.library.conversations() == before
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_reindex_tells_of_damage(store: Store) -> None:
     store.close()
     path = store.root / "turns" / "heads.log"

@@ -83,6 +83,7 @@ def test_nor_of_one_whose_process_was_killed(tmp_path: Path) -> None:
     assert now != lines
 
 
+@pytest.mark.of_one_machine("it changes the log")
 @pytest.mark.parametrize("name", [paths.INDEX, paths.TURN_LOG, paths.HEAD_LOG, paths.CHECKPOINT, paths.IDENTITY])
 def test_nor_where_something_is_gone_or_longer(tmp_path: Path, name: str) -> None:
     make(tmp_path / "store")

@@ -39,6 +39,7 @@ def convfs(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.of_one_machine("it changes the log")
 @pytest.mark.parametrize("name", PLACES)
 def test_a_bit_is_told_by_every_command_until_it_was_repaired(store_path: Path, name: str) -> None:
     fill(store_path)

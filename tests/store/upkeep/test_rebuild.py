@@ -62,6 +62,7 @@ def another_schema(monkeypatch: pytest.MonkeyPatch, _directory: Path) -> None:
     monkeypatch.setattr(recovery, "_sound_index", lambda *_: None)
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_no_bit_of_the_head_log_loses_what_the_index_knew(root: Path) -> None:
     right, _said = look(root)
     copy = root.with_name("copy")
@@ -111,6 +112,7 @@ def talks(memory_path: Path) -> Path:
     return memory_path / "talks"
 
 
+@pytest.mark.of_one_machine("it changes the log")
 @pytest.mark.parametrize("make_anew", [another_boot, another_schema])
 def test_whatever_has_the_index_made_anew(
     talks: Path, monkeypatch: pytest.MonkeyPatch, make_anew: Callable[[pytest.MonkeyPatch, Path], None]
@@ -125,6 +127,7 @@ def test_whatever_has_the_index_made_anew(
     assert not list(talks.glob("index.old*"))
 
 
+@pytest.mark.of_one_machine("it changes the log")
 @pytest.mark.parametrize(("table", "compared"), [("views", True), ("contexts", False)])
 def test_an_index_of_another_version_is_compared_where_its_tables_are_these(
     talks: Path, table: str, compared: bool
@@ -148,6 +151,7 @@ def test_an_index_of_another_version_is_compared_where_its_tables_are_these(
         assert kept == ["index.kept-1"]
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_a_conversation_is_there_after_any_number_of_bits(talks: Path) -> None:
     right = conversations(talks)
     source = random.Random(9)
@@ -176,6 +180,7 @@ def test_a_log_that_is_gone_is_told_and_not_replaced_by_an_empty_one(talks: Path
     assert conversations(talks) == right
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_a_head_log_that_is_gone_is_made_of_the_index(talks: Path) -> None:
     right = conversations(talks)
     (talks / "turns/heads.log").unlink()
@@ -183,6 +188,7 @@ def test_a_head_log_that_is_gone_is_made_of_the_index(talks: Path) -> None:
     assert conversations(talks, reindex=True) == right
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_a_head_log_that_was_cut_off_is_no_empty_store(talks: Path) -> None:
     right = conversations(talks)
     data = (talks / "turns/heads.log").read_bytes()
@@ -213,6 +219,7 @@ def look_simply(root: Path, **how: bool) -> tuple[int, list[str]]:
         return len(store.catalogue.every()), list(store.recovered)
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_what_was_deleted_stays_so(talks: Path) -> None:
     with Store.open(talks, renderer=FileRenderer()) as store:
         delete(store, 2, store.contexts.tip(2))

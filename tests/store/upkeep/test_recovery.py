@@ -205,6 +205,7 @@ def test_a_damaged_row_is_an_error_and_gone_after_the_next_opening(root: Path) -
         assert findings(store) == []
 
 
+@pytest.mark.of_one_machine("a replica says in its space that it is there")
 def test_opening_and_closing_writes_nothing(root: Path) -> None:
     def state() -> dict[str, tuple[int, bytes]]:
         paths = [path for path in root.rglob("*") if path.is_file()]
@@ -217,6 +218,7 @@ def test_opening_and_closing_writes_nothing(root: Path) -> None:
     assert state() == before
 
 
+@pytest.mark.of_one_machine("a replica has its keys and its place besides")
 def test_a_small_closed_store_is_small(root: Path) -> None:
     assert sum(path.stat().st_blocks * 512 for path in root.rglob("*")) < 200_000
 
@@ -333,6 +335,7 @@ def test_what_a_killed_load_had_written_is_filed(root: Path) -> None:
         assert findings(store) == []
 
 
+@pytest.mark.of_one_machine("a replica is made before it is opened")
 def test_no_store_and_none_wanted(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no store at"):
         Store.open(tmp_path / "nowhere", create=False)
@@ -373,6 +376,7 @@ def test_a_torn_record_is_cut_and_sound_ones_behind_it_are_kept(root: Path, memo
     assert path.read_bytes() == whole + sound
 
 
+@pytest.mark.of_one_machine("a replica fetches what its journal lacks")
 def test_a_commit_whose_journal_entry_is_damaged_is_not_forgotten(root: Path, memory_path: Path) -> None:
     """The last entry of a journal looks unfinished then; but the logs already have what it said."""
     with Store.open(root) as store:

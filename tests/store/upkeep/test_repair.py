@@ -147,6 +147,7 @@ def test_most_of_a_damaged_sealed_group_stays(tmp_path: Path) -> None:
     assert len(sound(root)) == lost
 
 
+@pytest.mark.of_one_machine("of copies of a replica one takes part in the space")
 def test_contents_are_taken_from_the_file_that_was_imported(tmp_path: Path) -> None:
     root = tmp_path / "store"
     path = session(tmp_path, lines("Please fix the login bug.", "I will. " * 300, "Thank you."))
