@@ -84,6 +84,7 @@ _NAMED_WORD = re.compile(r"(?:name|uri|mime)=")
 _FRAME_SIZES = {kind: len(f"---\nevent: \ntype: {name}\n---\n") for kind, name in TYPES.items()}
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
+_MINUTE = 60_000
 _FIRST_MS = -62_135_596_800_000
 _END_MS = 253_402_300_800_000
 _TIMESTAMP_SIZE = len("2026-03-05T19:31:54.356Z")
@@ -153,8 +154,20 @@ def in_calendar(time_ms: int) -> bool:
 def timestamp(time_ms: int) -> str:
     """Return Unix milliseconds in ISO 8601, UTC: ``2026-03-05T19:31:54.356Z``; the bare number beyond year 9999."""
     if in_calendar(time_ms):
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds") + "Z"
+        second, rest = divmod(time_ms % _MINUTE, 1000)
+        return f"{_minute(time_ms // _MINUTE)}:{second:02}.{rest:03}Z"
     return str(time_ms)
+
+
+def minute(time_ms: int) -> str:
+    """Return Unix milliseconds that are :func:`in_calendar` to the minute, UTC: ``2026-03-05 19:31``."""
+    return _minute(time_ms // _MINUTE).replace("T", " ")
+
+
+@lru_cache(maxsize=1024)
+def _minute(number: int) -> str:
+    """Return a minute since 1970 in ISO 8601: events come several a minute, and each draws it twice."""
+    return (_EPOCH + timedelta(minutes=number)).isoformat(timespec="minutes")
 
 
 def head(number: int, event: Event) -> str:

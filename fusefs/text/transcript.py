@@ -32,7 +32,6 @@ that it can be followed.
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from functools import lru_cache
 
 from blake3 import blake3
@@ -40,7 +39,7 @@ from msgspec import Struct, structs
 
 from fusefs.text import prose
 from fusefs.text.event_names import NUMBER_WIDTH
-from fusefs.text.grammar import encoded_size, fence, in_calendar, link, quote, scalar, timestamp
+from fusefs.text.grammar import encoded_size, fence, in_calendar, link, minute, quote, scalar, timestamp
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, EventRow, Link
 from store.events.event import Block, Event, Kind, utf8
@@ -53,7 +52,6 @@ from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Ta
 from store.worktree.changes import diff_of
 from store.worktree.worktree import Changed
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (only differences are taken, faster)
 _CONTROLS = re.compile(rf"[{UNSEEN}\ud800-\udfff]+")
 
 _HEADS_KEPT = 2048
@@ -191,7 +189,7 @@ def heading_parts(number: int, event: Event) -> tuple[str, str, str]:
     tool = f" {_tool(event.tool)}" if event.tool else ""
     time = ""
     if event.time_ms and in_calendar(event.time_ms):
-        time = f" · {(_EPOCH + timedelta(milliseconds=event.time_ms)).isoformat(' ', 'minutes')}"
+        time = f" · {minute(event.time_ms)}"
     return f"{HEADING}{number} · {event.kind.word}", tool, time
 
 
