@@ -101,18 +101,18 @@ class Steps:
         [count] = struct.unpack_from("<H", data)
         self._data = data
         self._start = 2 + 2 * count
-        self._less = _unpacked(data, 2, count, 0, count)
-        self._count = sum(self._less) + count
+        # each has one more: that is added where it is needed, as most words are not asked for
+        self._before = [*accumulate(_unpacked(data, 2, count, 0, count), initial=0)]
+        self._count = self._before[-1] + count
 
     def __iter__(self) -> Iterator[Sequence[int]]:
         steps = self._some(0, self._count)
-        ends = accumulate((less + 1 for less in self._less), initial=0)
-        return (steps[start:end] for start, end in pairwise(ends))
+        starts = (before + place for place, before in enumerate(self._before))
+        return (steps[start:end] for start, end in pairwise(starts))
 
     def of(self, place: int) -> Sequence[int]:
         """Return the blocks of one word."""
-        start = sum(self._less[:place]) + place
-        return self._some(start, start + self._less[place] + 1)
+        return self._some(self._before[place] + place, self._before[place + 1] + place + 1)
 
     def _some(self, start: int, end: int) -> Sequence[int]:
         return _unpacked(self._data, self._start, self._count, start, end)

@@ -57,6 +57,8 @@ _REMEMBERED = 4096
 _FEW = 100_000
 _FIRST = 24
 _MOST = 512
+_HELD_CHARACTERS = 4 << 20
+"""The most of contents that is held until hits are told of; of what is more, a hit is read."""
 _LATE = 512
 """The most turns outside the index that are looked at before those in it; more of them come after it."""
 
@@ -347,11 +349,14 @@ class Finder:
                 fitting.append(row)
             else:
                 del contents[row.turn]
+        held = 0
         for row, content in self._texts.contents_of(fitting) if self._query.terms else ():
-            if content is None or self._says(content):
-                contents[row.turn] = content
-            else:
+            if content is None:
+                continue
+            if not self._says(content):
                 del contents[row.turn]
+            elif (held := held + len(content)) <= _HELD_CHARACTERS:
+                contents[row.turn] = content
         return contents
 
     def _fits(self, row: EventRow, time_ms: int, *, alone: bool) -> bool:

@@ -23,6 +23,7 @@ from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
+from store.search import search
 from store.service.call import Holder
 from store.store import Store
 from store.texts import BLOCK_BYTES
@@ -345,6 +346,9 @@ def test_an_expression_without_words_looks_at_no_record_that_does_not_say_it(
     turns = {row.number: row.turn for row in shown(store, context)}
     assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
     assert set(asked) == {turns[8], turns[901]}
+    # what is too much to be held is read once more
+    monkeypatch.setattr(search, "_HELD_CHARACTERS", len(LONG) + 10)
+    assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
     # some were not drawn yet: these are read
     store.texts.renew()
     assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
