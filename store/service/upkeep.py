@@ -216,7 +216,8 @@ class ArchivingJob(_Stepping[Archived]):
         return False
 
     def _failed(self, error: ConvfsError) -> bool:
-        _LOG.warning("nothing was archived: %s", error)
+        if not isinstance(error, Unreachable):
+            _LOG.warning("nothing was archived: %s", error)
         return False
 
 

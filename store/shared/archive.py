@@ -188,8 +188,12 @@ class Archive:
                 break
         if len(found) == known:
             return 0
-        made = Segments(found[-1].seq, (*segments, self._put(begins, found)))
-        return len(found) - known if self._swap(record, made) else 0
+        made = self._put(begins, found)
+        if not self._swap(record, Segments(made.last, (*segments, made))):
+            return 0
+        # the next one goes on from it
+        self._read_last = made.key, found
+        return len(found) - known
 
     def _following(self, after: int, upto: int) -> Iterator[Entry]:
         while after < upto and (found := self._space.log.entries(after)):
@@ -349,6 +353,10 @@ class _Log:
             if reached >= self._end:
                 try:
                     some = self._log.entries(reached)
+                except DamageError:
+                    if found:
+                        return found
+                    raise
                 except Behind:
                     self._end = self._archive.now().seq
                     if reached >= self._end:

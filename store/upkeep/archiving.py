@@ -61,7 +61,10 @@ class Archiving:
         space, _packs = replica.connected()
         if replica.member.only_follows or not replica.administers:
             return Archived()
-        kept = self._settings.keep_entries
+        kept, seconds = self._settings.keep_entries, self._settings.keep_hours * _HOUR_SECONDS
+        enough = max(1, kept if least is None else least)
+        if space.log.old(kept, seconds)[0] < enough and not drops:
+            return Archived()
         moved = freed = 0
         with replica.leases.held(space.records, "archive") as other:
             if other:
@@ -69,8 +72,8 @@ class Archiving:
             archive = Archive(space)
             # those of a machine that died before it could
             space.log.trim()
-            count, upto = space.log.old(kept, self._settings.keep_hours * _HOUR_SECONDS)
-            if count >= max(1, kept if least is None else least):
+            count, upto = space.log.old(kept, seconds)
+            if count >= enough:
                 while some := archive.grow(upto):
                     moved += some
                     yield
