@@ -432,6 +432,36 @@ def test_a_redaction_takes_the_secret_out_of_the_archive(
     team.agree("a", "b", "c", "d")
 
 
+def test_what_is_in_both_log_and_archive_is_there_once_and_is_redacted(any_team: Team) -> None:
+    """As a machine leaves it that is killed before it removes from the log what is in the archive."""
+    team = any_team
+    a, b = team.open("a"), team.open("b")
+    kept = filled(a, b)
+    a.writer.catch_up()
+    own = Archive(space_of(a))
+    before = kept_by_log(team, a)
+    upto = space_of(a).log.old(1, 0)[1]
+    while own.grow(upto):
+        pass
+    assert kept_by_log(team, a) == before
+    c = team.open("c")
+    assert c.writer.seq == a.writer.seq
+    c.close()
+    done = redact(a)
+    assert kept_by_log(team, a) < before
+    nothing_in_space(a, done.gone)
+    c = team.open("c")
+    until(lambda: b.replica is not None and b.replica.generation == 1)
+    for store in (a, b, c):
+        store.writer.catch_up()
+        left(store, kept)
+        proved(store, done.gone)
+        assert list(Archive(space_of(store)).problems()) == []
+    for store in (a, b, c):
+        store.close()
+    team.agree("a", "b", "c")
+
+
 def test_readers_and_writers_archive_nothing(any_team: Team) -> None:
     a = any_team.open("a")
     context = a.contexts.create().context
