@@ -191,6 +191,7 @@ _KEY_DIGITS = 16
 _may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
 _event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
+_alone = choice_of("")
 _EVENTS, _COPIES = "events", "event_cache"
 
 
@@ -229,7 +230,7 @@ class OpenHands(DeclaredFormat):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         head = bytes(data[:HEAD_SIZE]).lstrip(b"\xef\xbb\xbf \t\r\n\0")
         alone = head.startswith(b"{") and not _holds_events(head)
-        return cut_spans(data, start, choice_of("") if alone else self.choose)
+        return cut_spans(data, start, _alone if alone else self.choose)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
         """Return the events of each line; a file of one document that is no line is one conversation."""

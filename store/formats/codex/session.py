@@ -152,6 +152,7 @@ _beginning = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*+\{\s*+"session"\s*+:\s*+\{(?:[^{}"]++|' + LITERAL + rb')*+\}\s*+,\s*+"items"\s*+:\s*+\['
 ).match
 _DESCRIBING = 200
+_items = choice_of("session", "items[]")
 
 
 class CodexItemLens(CodexLens):
@@ -250,7 +251,7 @@ class CodexDocument(Rollouts):
         return Source(self.name, look.path, look.path)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        return cut_spans(data, start, choice_of("session", "items[]"))
+        return cut_spans(data, start, _items)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
         """Return all as one conversation: the bytes between its first two records are no separator."""

@@ -137,6 +137,7 @@ def threads(records: Iterable[JsonObject]) -> list[Thread]:
     return [Thread("", order), *taken_back]
 
 
+_messages, _replacing = choice_of("messages[]"), choice_of("$set.messages[]")
 _LOOKED_AT = 20
 _DESCRIBING = 200
 _LARGEST_DESCRIBING = 1 << 20
@@ -175,13 +176,13 @@ class GeminiCli(Format):
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of a document; or the lines, of one that replaces all messages these."""
         if beginning(bytes(data[:HEAD_SIZE])):
-            yield from cut_spans(data, start, choice_of("messages[]"))
+            yield from cut_spans(data, start, _messages)
             return
         for span in line_spans(data, start):
             if not is_checkpoint(bytes(data[span.start : min(span.end, span.start + HEAD_SIZE)])):
                 yield span
                 continue
-            for cut in cuts(data[span.start : span.end], choice_of("$set.messages[]")):
+            for cut in cuts(data[span.start : span.end], _replacing):
                 yield Span(span.start + cut.start, span.start + cut.end)
 
     def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
