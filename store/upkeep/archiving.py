@@ -20,7 +20,7 @@ _HOUR_SECONDS = 3600.0
 
 
 class Drop(NamedTuple):
-    """What a space has dropped, and the number of the frame that says so."""
+    """Something that a space has dropped, and the number of the frame that says so."""
 
     seq: int
     note: Dropped

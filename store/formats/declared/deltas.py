@@ -32,7 +32,7 @@ class DeclaredDeltas(DeclaredFormat):
         super().__init__(said)
         self._begins = [Fits(one).holds for one in said.deltas]
         self._replayed: tuple[Source, object] | None = None
-        """What was replayed last, for who asks about it next."""
+        """The replay that was asked for last, for who asks about it next."""
 
     def claim(self, look: Look) -> Source | None:
         return self.source(look.path) if self._is_deltas(look) else super().claim(look)

@@ -1,4 +1,4 @@
-"""What a mount loads, and when: a mount answers before it knows all formats, and others meanwhile."""
+"""Loading of formats by a mount: it answers before it knows them all, and others meanwhile."""
 
 import subprocess
 import sys
