@@ -21,6 +21,7 @@ from store.formats.declared.format import DeclaredFormat
 
 _WHOLE, _SET, _APPEND, _DELETE = range(4)
 _FIRST_LINE = 1
+_HELD_BYTES = 4 << 20
 
 
 class DeclaredDeltas(DeclaredFormat):
@@ -32,7 +33,7 @@ class DeclaredDeltas(DeclaredFormat):
         super().__init__(said)
         self._begins = [Fits(one).holds for one in said.deltas]
         self._replayed: tuple[Source, object] | None = None
-        """The replay that was asked for last, for who asks about it next."""
+        """The replay that was asked for last, for who asks about it next, unless it is large."""
 
     def claim(self, look: Look) -> Source | None:
         return self.source(look.path) if self._is_deltas(look) else super().claim(look)
@@ -54,8 +55,8 @@ class DeclaredDeltas(DeclaredFormat):
         if not self._is_deltas(Look(source.main)):
             return None
         found = _replayed(source.main)
-        self._replayed = source, found
         document = msgspec.json.encode(found)
+        self._replayed = (source, found) if len(document) <= _HELD_BYTES else None
         with NamedTemporaryFile(prefix="rendition-", suffix=".json", dir=scratch, delete=False) as file:
             file.write(document)
         return Path(file.name)
