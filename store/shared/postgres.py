@@ -757,7 +757,10 @@ class Postgres:
             there = _entries(
                 connection.execute(f"SELECT {_ENTRY} FROM convfs.entries(%s, %s) LIMIT 1", (self.id, last.prev))
             )
-            if [one.chain for one in there] != [last.chain]:
+            if there and there[0].prev > last.prev:
+                # it went into the archive: whoever asks sees by the chain whether what follows is of the same history
+                self._last = None
+            elif [one.chain for one in there] != [last.chain]:
                 connection.close()
                 self._last = None
                 # who asks sees what there is then

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 from contextlib import closing
@@ -9,7 +10,9 @@ from contextlib import closing
 import psycopg
 import pytest
 from msgspec import structs
+from psycopg.conninfo import conninfo_to_dict
 
+from fusefs.cli.main import main
 from store import paths
 from store.errors import DamageError, Unreachable
 from store.retention.pruner import delete
@@ -111,6 +114,18 @@ def test_a_join_and_a_machine_left_behind_read_through_the_archive(any_team: Tea
     team.agree("a", "b", "c")
 
 
+def test_the_status_says_how_far_the_archive_has_come(team: Team, capsys: pytest.CaptureFixture[str]) -> None:
+    a = team.open("a")
+    appended(a, a.contexts.create().context, 20)
+    archive(a)
+    last = segments(a)[-1].last
+    a.close()
+    with pytest.raises(SystemExit) as ended:
+        main(["--store", str(team.root("a")), "remote", "status"])
+    assert ended.value.code == 0
+    assert re.search(rf"^archive  [0-9.]+ KB, up to commit {last}$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_small_segments_become_larger_ones(team: Team) -> None:
     a = team.open("a")
     context = a.contexts.create().context
@@ -167,6 +182,30 @@ def test_who_was_asleep_appends_behind_what_there_is(any_team: Team) -> None:
     a.writer.catch_up()
     assert said(a, context)[-1] == b'"late"'
     assert len(said(a, context)) == len(said(b, context)) == 21
+    b.close()
+    a.close()
+    any_team.agree("a", "b")
+
+
+def test_who_was_asleep_connects_anew_without_an_error(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    context = a.contexts.create().context
+    until(lambda: b.writer.seq == a.writer.seq)
+    assert b.replica is not None
+    b.replica.close()
+    b.contexts.append(context, b'"own"', "line")
+    a.writer.catch_up()
+    appended(a, context, 20)
+    archive(a)
+    if any_team.place.postgres:
+        with psycopg.connect(any_team.place.postgres, autocommit=True) as connection:
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s"
+            assert b.replica.member.place.postgres
+            connection.execute(ended, (conninfo_to_dict(b.replica.member.place.postgres)["user"],))
+    b.contexts.append(context, b'"late"', "line")
+    a.writer.catch_up()
+    assert said(a, context) == said(b, context)
+    assert len(said(a, context)) == 22
     b.close()
     a.close()
     any_team.agree("a", "b")
