@@ -67,10 +67,17 @@ class Moved:
             if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
                 self._found[entry.id] = source.path
                 return Known(entry)
-        for entry in self._store.catalogue.elsewhere("session", format_.name, session, most=_MOST) if session else ():
-            if self._may_be(source, entry) and (found := self._of_others(format_, source, main, entry)) is not None:
+        others = self._store.catalogue.elsewhere("session", format_.name, session, most=_MOST) if session else ()
+        others = [entry for entry in others if self._may_be(source, entry) and _has_main(entry) == _has_its(source)]
+        if not others:
+            return None
+        digests = [hash_bytes(record) for record in self._records(format_, source, main)]
+        now = Continuation(self._store, format_, lambda: self._records(format_, source, main), digests)
+        for entry in others:
+            is_older = begins_with(self._store, entry, digests)
+            if is_older or now.goes_on_from(entry):
                 self._found[entry.id] = source.path
-                return found
+                return Known(entry, older=is_older)
         return None
 
     def _may_be(self, source: Source, entry: ContextEntry) -> bool:
@@ -95,7 +102,7 @@ class Moved:
         self, format_: Format, source: Source, main: Path, entry: ContextEntry, *, of_its_id: bool
     ) -> bool:
         imported = read_as(entry.metadata, Imported)
-        if imported is None or bool(imported.main) != (source.main != source.path):
+        if imported is None or _has_main(entry) != _has_its(source):
             return False
         cursor = imported.cursor
         if cursor.offset > cursor.since and begins(main, cursor):
@@ -103,20 +110,20 @@ class Moved:
         now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
         return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
 
-    def _of_others(self, format_: Format, source: Source, main: Path, entry: ContextEntry) -> Known | None:
-        if bool(entry.metadata.get("main")) != (source.main != source.path):
-            return None
-        if begins_with(self._store, entry, [hash_bytes(record) for record in self._records(format_, source, main)]):
-            return Known(entry, older=True)
-        now = Continuation(self._store, format_, lambda: self._records(format_, source, main))
-        return Known(entry) if now.goes_on_from(entry) else None
-
     def _records(self, format_: Format, source: Source, main: Path) -> Iterator[bytes]:
         yield from (path.read_bytes() for path in source.first)
         with Snapshot(main, self._store.files.aside.scratch) as snapshot:
             for span in format_.spans(snapshot.data, 0):
                 yield bytes(snapshot.data[span.start : span.end])
                 snapshot.passed(span.end)
+
+
+def _has_main(entry: ContextEntry) -> bool:
+    return bool(entry.metadata.get("main"))
+
+
+def _has_its(source: Source) -> bool:
+    return source.main != source.path
 
 
 def _first(format_: Format, path: Path) -> list[bytes]:

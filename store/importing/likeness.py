@@ -66,14 +66,20 @@ class Continuation:
     """A session as a file has it, compared with conversations of its id that came from other files.
 
     ``records`` yields its records, each with those of what branches off it; it is called when they are needed, and
-    again where they must be read and not only recognized.
+    again where they must be read and not only recognized. ``digests`` are their hashes, if these are known.
     """
 
-    def __init__(self, store: Store, format_: Format, records: Callable[[], Iterable[bytes]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        format_: Format,
+        records: Callable[[], Iterable[bytes]],
+        digests: Iterable[Hash] | None = None,
+    ) -> None:
         self._store = store
         self._lens = lens_for(format_.main_type)
         self._records = records
-        self._digests: frozenset[Hash] | None = None
+        self._digests = frozenset(digests) if digests is not None else None
         self._said: frozenset[_Said] | None = None
 
     def goes_on_from(self, known: ContextEntry) -> bool:

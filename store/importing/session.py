@@ -377,12 +377,7 @@ class _Parts:
 
     def _find(self, at: int) -> ContextEntry | None:
         catalogue, names = self._store.catalogue, ("part", self._format.name, self.key(at))
-        entries = [
-            entry
-            for entry in (*catalogue.by_origin(*names, most=-1), *catalogue.elsewhere(*names))
-            # its file is that of another store
-            if CAME_FROM not in entry.metadata
-        ]
+        entries = [*catalogue.by_origin(*names, most=-1), *catalogue.elsewhere(*names)]
         for entry in entries:
             if entry.metadata.get("file") == self._file:
                 return entry
@@ -639,8 +634,9 @@ class FileImport(_Import):
             snapshot.passed(span.start)
         size = parts.size(at)
         elsewhere = known is not None and known.metadata.get("file") != self._file
-        # the same as in a file of another machine is no news either
-        news_from = records.kept + int(known is not None and bool(claimed(store, known)))
+        # the same as in a file of another machine is no news either; of what came from another store, this is the file
+        of_others = known is not None and CAME_FROM not in known.metadata and bool(claimed(store, known))
+        news_from = records.kept + int(of_others)
         if elsewhere and not records.added and 0 < records.number < news_from:
             # an older file than the one that it came from last
             done = records.done({}, size, changed=False)
@@ -658,6 +654,8 @@ class FileImport(_Import):
             more: dict[str, object] = {"file": self._file, "missing": records.missing or None}
             if known is not None:
                 more |= claimed(store, known)
+                if CAME_FROM in known.metadata:
+                    more["source"] = path_text(source.path)
             before = known.metadata if known else {}
             changes |= {name: value for name, value in more.items() if before.get(name) != value}
             done = records.end(changes, size)

@@ -8,7 +8,9 @@ import pytest
 
 from store.artifacts.names import kept_outputs
 from store.events.conversation import ARTIFACTS, BEGUN, Conversation
+from store.importing import identity
 from store.importing.importer import Importer, ImportReport
+from store.importing.snapshot import Snapshot
 from store.store import Store
 from tests.store.importing.sessions import SESSION, lines, session
 from tests.store.shared.test_spaces import Team, any_team, team
@@ -85,6 +87,26 @@ def test_a_session_in_a_home_that_machines_share_is_one_conversation(team: Team,
     older = session(tmp_path / "late", lines("One", "Two"))
     assert brought(b, older) == (0, 0, 1)
     assert [payloads(a, one) for one in talks(a)] == [path.read_bytes()]
+
+
+def test_a_session_of_which_another_machine_has_less_is_read_once(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = team.open("a"), team.open("b")
+    path = session(tmp_path, lines("One", "Two"))
+    assert brought(a, path) == (1, 0, 0)
+    path.write_bytes(lines("One", "Two", "Three"))
+    b.writer.catch_up()
+    looked_at: list[Path] = []
+
+    class Counted(Snapshot):
+        def __init__(self, path: Path, scratch: Path) -> None:
+            super().__init__(path, scratch)
+            looked_at.append(path)
+
+    monkeypatch.setattr(identity, "Snapshot", Counted)
+    assert brought(b, path) == (0, 1, 0)
+    assert looked_at == [path]
 
 
 def test_a_session_that_two_machines_have_gone_on_with_is_two_conversations(team: Team, tmp_path: Path) -> None:

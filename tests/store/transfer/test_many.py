@@ -65,6 +65,27 @@ def test_conversations_of_one_file_come_along_and_are_exported_alike(
     assert set(did(desktop, laptop)) == {"same"}
 
 
+@pytest.mark.parametrize("all_of_it", [True, False], ids=["all of it", "one of it"])
+def test_a_file_that_is_here_as_well_is_the_one_that_came(
+    laptop: Store, desktop: Store, tmp_path: Path, all_of_it: bool
+) -> None:
+    path = claude_export(tmp_path)
+    brought_in(laptop, path)
+    chosen = [] if all_of_it else [talks(laptop)["2026-03-05-about-bees"].id]
+    carry(laptop, desktop, chosen)
+    came = {talk.id for talk in talks(desktop).values()}
+    brought_in(desktop, path)
+    assert len(talks(desktop)) == 2
+    assert came <= {talk.id for talk in talks(desktop).values()}
+    assert all(exported(desktop, talk, tmp_path / talk.name) for talk in talks(desktop).values())
+    # and so it stays, also when something in it is another thing
+    path.write_text(path.read_text().replace("trees says 2", "trees said 2"))
+    brought_in(desktop, path)
+    assert len(talks(desktop)) == 2
+    assert b"trees said 2" in payloads(desktop, talks(desktop)["2026-03-05-about-trees"])[-1]
+    assert {talk.source for talk in talks(desktop).values()} == {str(path)}
+
+
 def test_one_of_a_file_comes_alone_and_another_later(laptop: Store, desktop: Store, tmp_path: Path) -> None:
     brought_in(laptop, claude_export(tmp_path))
     first, second = talks(laptop).values()
@@ -80,14 +101,6 @@ def test_one_of_a_file_comes_alone_and_another_later(laptop: Store, desktop: Sto
     for name, here in talks(laptop).items():
         there = talks(desktop)[name]
         assert exported(desktop, there, tmp_path / "there" / name) == exported(laptop, here, tmp_path / "here" / name)
-
-
-def test_an_import_there_makes_conversations_of_its_own(laptop: Store, desktop: Store, tmp_path: Path) -> None:
-    path = claude_export(tmp_path)
-    brought_in(laptop, path)
-    did(laptop, desktop)
-    brought_in(desktop, path)
-    assert len(talks(desktop)) == 4
 
 
 def test_large_contents_come_in_pieces(
