@@ -275,12 +275,17 @@ class Replacement:
         self._size = 0
         self._published = 0
 
-    def append(self, record: bytes) -> None:
-        """Add an encoded record. Raises Unreachable, and Conflict if something was redacted meanwhile."""
+    def append(self, record: bytes) -> tuple[int, int]:
+        """Add an encoded record; return a place that no other has, and that means nothing else.
+
+        Raises Unreachable, and Conflict if something was redacted meanwhile.
+        """
         self._records.append(record)
         self._size += len(record)
+        place = 0, self._published + self._size
         if self._size >= PACK_BYTES:
             self._publish()
+        return place
 
     def finish(self, replaced: Iterable[int], now_ms: int) -> int:
         """Publish the rest, and doom what is replaced; return how many bytes there are. Raises as :meth:`append`."""

@@ -107,7 +107,7 @@ class SpaceSealer:
         return chosen(sizes, {number for number in sizes if not notes[number].sealed}, _RUN_BYTES)
 
     def _seal(self, packs: Packs, notes: Mapping[int, PackNote]) -> SealingSteps:
-        fetched, new = Fetched(), _New(Replacement(packs, sealed=True))
+        fetched, new = Fetched(), Replacement(packs, sealed=True)
         for number, note in notes.items():
             yield 0
             try:
@@ -125,7 +125,7 @@ class SpaceSealer:
             self._damaged.update([run.at % REWRITTEN] if run.at else notes)
             raise DamageError(str(error)) from error
         yield 0
-        after = new.replacement.finish(notes, now_ms())
+        after = new.finish(notes, now_ms())
         return Sealed(len(notes), len(run.places), sum(note.length for note in notes.values()), after)
 
 
@@ -164,16 +164,3 @@ class Fetched:
 
     def path(self, pack: int) -> str:
         return f"pack {pack % REWRITTEN} of the space"
-
-
-class _New:
-    """The packs that are made; their places mean nothing here."""
-
-    def __init__(self, replacement: Replacement) -> None:
-        self.replacement = replacement
-        self._records = 0
-
-    def append(self, record: bytes) -> tuple[int, int]:
-        self.replacement.append(record)
-        self._records += 1
-        return 0, self._records

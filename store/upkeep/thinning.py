@@ -1,8 +1,8 @@
 """Thinning: the packs of a space without what it has dropped.
 
-Whoever collects reads what is in the packs that all machines may fetch. A record is garbage if all its blobs were
-dropped after its pack was brought, and are not held again. A record that another, which stays, is made from (a base, a
-dictionary, a chunk) stays as well, dropped or not.
+Whoever collects reads what is in the packs that all machines may fetch. A blob is garbage if it was dropped after its
+pack was brought, and is not held again. One that something else, which stays, is made from (a base, a dictionary, a
+chunk) stays as well, dropped or not.
 
 Packs with garbage are published once more without it, as they are otherwise, and then doomed: replicas that have all of
 it skip the new ones, others fetch these instead. The objects of doomed packs are removed some time later, and so are
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence, Set
+from collections.abc import Generator, Sequence, Set
 
 import msgspec
 from msgspec import Struct
 
 from store import typed
 from store.commit.intake import Intake
+from store.disk.blob_format import decode_record
 from store.disk.head_format import Dropped
 from store.ids import now_ms
 from store.shared import archive as segments
@@ -28,18 +29,24 @@ from store.shared.archive import Archive
 from store.shared.packs import Named, PackNote, Replacement, records_of
 from store.shared.replica import Replica
 from store.shared.space import Records
+from store.upkeep.copying import Stripping
 
 _ORPHANS = "orphans"
 _ORPHAN_MS = 3600 * 1000
 
 
 class _Record(Struct, gc=False):
-    """A record of a pack: the keys of its blobs and of those that it is made from, its size, and whether it stays."""
+    """A record of a pack: the keys of its blobs, and of those that it is made from."""
 
     names: list[int]
     needs: list[int]
-    size: int
-    stays: bool
+    gone: set[int]
+    """Those of its blobs that are garbage."""
+
+    @property
+    def stays(self) -> bool:
+        """True if anything of it does."""
+        return len(self.gone) < len(set(self.names))
 
 
 class Thinning:
@@ -72,19 +79,20 @@ class Thinning:
             yield
             if (named := packs.named(number, note)) is not None:
                 notes[number] = note
-                known[number] = list(_looked_at(named, note.length, garbage))
+                known[number] = [_looked_at(one, garbage) for one in named]
         _keep_needed(known)
-        chosen = sorted(number for number, records in known.items() if not all(record.stays for record in records))
+        chosen = sorted(number for number, records in known.items() if any(record.gone for record in records))
         for sealed in (False, True):
             some = [number for number in chosen if notes[number].sealed == sealed]
             replacement = Replacement(packs, sealed=sealed)
+            stripping = Stripping(self._intake.writer, self._intake.dictionary(), replacement)
             for number in some:
                 yield
                 if (data := packs.data(number, notes[number])) is not None:
                     both = zip(records_of(data, number), known[number], strict=True)
                     for (record, _names), looked in both:
                         if looked.stays:
-                            replacement.append(record)
+                            yield from stripping.take(decode_record(memoryview(record)), looked.names, looked.gone)
             replacement.finish(some, now_ms())
 
     def remove(self, grace_seconds: float) -> int:
@@ -108,29 +116,27 @@ class Thinning:
         return {key for key in keys if key not in doomed and index.places_of(key)}
 
 
-def _looked_at(named: Sequence[Named], length: int, garbage: set[int]) -> Iterator[_Record]:
-    ends = [*(one.offset for one in named[1:]), length]
-    for one, end in zip(named, ends, strict=True):
-        names = array("q", one.names).tolist()
-        yield _Record(names, array("q", one.needs).tolist(), end - one.offset, not garbage.issuperset(names))
+def _looked_at(named: Named, garbage: set[int]) -> _Record:
+    names = array("q", named.names).tolist()
+    return _Record(names, array("q", named.needs).tolist(), garbage.intersection(names))
 
 
 def _keep_needed(packs: dict[int, list[_Record]]) -> None:
-    """Have records stay that others which stay are made from."""
+    """Have blobs stay that records which stay are made from."""
     holding: dict[int, list[_Record]] = {}
     todo: deque[_Record] = deque()
     for records in packs.values():
         for record in records:
             if record.stays:
                 todo.append(record)
-            for key in () if record.stays else record.names:
+            for key in record.gone:
                 holding.setdefault(key, []).append(record)
     while todo:
         for key in todo.popleft().needs:
             for needed in holding.pop(key, ()):
                 if not needed.stays:
-                    needed.stays = True
                     todo.append(needed)
+                needed.gone.discard(key)
 
 
 def _abandoned(records: Records, orphans: Sequence[str], now: int, after_ms: int) -> list[str]:

@@ -16,6 +16,7 @@ from store.shared.packs import records_of
 from store.store import Store
 from store.upkeep.gc import Collected
 from tests.store.shared.test_collecting import committed, loaded, said
+from tests.store.shared.test_space_sealing import sealed_space
 from tests.store.shared.test_spaces import Team, any_team, team
 
 __all__ = ["any_team", "team"]
@@ -173,3 +174,31 @@ def test_a_machine_of_before_says_nothing_and_is_named(team: Team) -> None:
     b.replica._published.note(dropped=0, collected=0)
     assert cleared(b).cleared == a.replica.dropped
     assert named(a) == []
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_content_goes_from_among_others_that_stay(
+    team: Team, monkeypatch: pytest.MonkeyPatch, *, sealed: bool
+) -> None:
+    monkeypatch.setattr(packs, "WHOLE_BYTES", 0)
+    a, b = team.open("a"), team.open("b")
+    others = [b'{"type":"user","text":"kept, %d"}' % number for number in range(50)]
+    # brought together
+    digests = loaded(a, [*others, *texts(1)])[1]
+    kept, gone = committed(a, digests[: len(others)]), committed(a, digests[len(others) :])
+    if sealed:
+        assert sealed_space(a).packs
+    b.writer.catch_up()
+    assert in_space(a)
+    delete(a, gone, a.writer.head(gone).tip)
+    cleared(a)
+    b.writer.catch_up()
+    cleared(b)
+    assert named(a) == []
+    c = team.open("c")
+    for store in (a, b, c):
+        assert not in_space(store)
+        assert left(store) == []
+        assert said(store, kept) == others
+        store.close()
+    team.agree("a", "b", "c")
