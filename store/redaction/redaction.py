@@ -160,6 +160,9 @@ class Redaction:
                     else:
                         # what a repair has set aside may hold it all the same
                         store.renew_derived()
+                    # what others have brought meanwhile may hold it: the proof looks at that, too
+                    store.replica.take_all()
+                    store.replica.holdings.bring_all()
             if not store.intake.has_dictionary:
                 Learning(store.intake).learn()
         contexts = tuple(patch.contexts)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from store.commit.intake import Load
 from store.commit.request import NewTurn, Request
 from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES
@@ -26,6 +27,7 @@ from store.shared.ciphertext import open_entry, open_object
 from store.shared.connect import connect
 from store.shared.space import Place
 from store.store import Store
+from store.upkeep.purging import SharedRedaction
 from tests.spaces import PATIENCE
 from tests.store.shared.redacting import SECRET, SECRETS
 from tests.store.shared.test_spaces import NAME, Team, any_team, said, team, until
@@ -195,6 +197,39 @@ def test_what_waits_to_be_committed_names_what_took_the_place(team: Team) -> Non
     del load
     a.writer.catch_up()
     assert said(a, context) == said(b, context) == [payload(1, b"[redacted]")]
+    a.close()
+    b.close()
+    team.agree("a", "b")
+
+
+@pytest.mark.parametrize("names_it", [True, False], ids=["named", "not named yet"])
+def test_what_comes_in_meanwhile_is_in_the_proof(
+    team: Team, monkeypatch: pytest.MonkeyPatch, *, names_it: bool
+) -> None:
+    a, b = team.open("a"), team.open("b")
+    imported(a, [payload(1)])
+    b.writer.catch_up()
+    purge = SharedRedaction.purge
+    held: list[Load] = []
+
+    def purged(self: SharedRedaction) -> None:
+        purge(self)
+        if held:
+            return
+        until(lambda: b.replica is not None and b.replica.generation == 1)
+        if names_it:
+            imported(b, [payload(9)])
+        held.append(b.intake.load())
+        held[0].payloads([payload(10)])
+        held[0].sync()
+
+    monkeypatch.setattr(SharedRedaction, "purge", purged)
+    done = redact(a)
+    assert len(prove(a, SECRETS, done.gone).found) > names_it
+    again = redact(a)
+    proved(a, again.gone)
+    nothing_in_space(a, again.gone)
+    held.clear()
     a.close()
     b.close()
     team.agree("a", "b")
