@@ -135,6 +135,8 @@ class _Log:
         self._directory = files.root / "log"
         self._turn = os.open(files.root / "turn", os.O_RDWR | os.O_CLOEXEC)
         self._held = False
+        self._end = (0, 0)
+        """The version of the record of the archive that was read last, and up to which commit that was."""
         self._inotify: INotify | None = None
         self._woken = os.eventfd(0, os.EFD_CLOEXEC)
 
@@ -164,8 +166,12 @@ class _Log:
 
     def _archived(self) -> int:
         """Return the last commit of which all entries up to it are in objects."""
-        record = self._records.record(ARCHIVE)
-        return typed.decode(record.value, ArchiveEnd).seq if record.value else 0
+        version, seq = self._end
+        if version == 0 or not self._records.is_last(ARCHIVE, version):
+            record = self._records.record(ARCHIVE)
+            seq = typed.decode(record.value, ArchiveEnd).seq if record.value else 0
+            self._end = record.version, seq
+        return seq
 
     def _read(self, after: int) -> list[Entry]:
         found: list[Entry] = []
@@ -287,6 +293,16 @@ class _Records:
                     # others were so fast that it was removed in between
                     continue
         return Record(key, 0, b"")
+
+    def is_last(self, key: str, version: int) -> bool:
+        """Return whether a version of a record that was there is still the last."""
+        with self._files.reaching():
+            # in this order: as long as it is kept, so are all that came behind it
+            try:
+                os.stat(self._path(key, version + 1))
+            except FileNotFoundError:
+                return self._path(key, version).exists()
+        return False
 
     def records(self, prefix: str, after: str = "") -> list[Record]:
         with self._files.reaching():
