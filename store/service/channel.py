@@ -115,6 +115,8 @@ class Channel:
         """Connect. Raises ConvfsError also where another user listens, or the token is not the right one."""
         self._place = place
         self._decoder = frames.Decoder()
+        # used again and again: so much memory comes from the system each time, which takes longer than an append
+        self._received = memoryview(bytearray(_RECEIVE))
         self.pid = 0
         """The process at the other end, 0 where that is not known."""
         self._program: subprocess.Popen[bytes] | None = None
@@ -205,10 +207,10 @@ class Channel:
                 if self._seconds is None:
                     # a thread that waits in recv is woken for nothing when the peer takes sent bytes
                     self._readable.poll()
-                data = self._socket.recv(_RECEIVE)
-                if not data:
+                size = self._socket.recv_into(self._received)
+                if not size:
                     return None
-                decoder.add(data)
+                decoder.add(self._received[:size])
         except OSError as error:
             raise self._gone(error) from error
         except BadFrame as error:

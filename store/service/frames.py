@@ -70,10 +70,10 @@ class Decoder:
         self._at = 0
         """The offset in it of the next frame."""
 
-    def add(self, data: bytes) -> None:
-        """Add the next bytes of the stream."""
+    def add(self, data: bytes | memoryview) -> None:
+        """Add the next bytes of the stream. What a view shows may be others afterwards."""
         if self._at == len(self._data):
-            self._data, self._at = data, 0
+            self._data, self._at = bytes(data), 0
             return
         if self._at or not isinstance(self._data, bytearray):
             # frames that were cut from it may still be in use
