@@ -1,5 +1,7 @@
 """Push and pull between two stores, beside importing the same, and beside git and rsync with the same as files.
 
+One of the stores may be a replica of a space on PostgreSQL and S3, which run on this machine, in memory.
+
 By itself: ``python -m tests.bench.transfer [--quick] [--rounds N] [--dir DIR]``.
 """
 
@@ -7,7 +9,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fusefs.text.render import FileRenderer
@@ -17,6 +21,8 @@ from store.disk.journal_format import JournalBlob
 from store.ids import hash_bytes, type_tag
 from store.service.call import Holder
 from store.service.exchange import Chosen, Transfer, reached_by, since
+from store.shared import remote
+from store.shared.space import Place
 from store.store import Store
 from store.transfer.progress import Reached
 from tests.bench import corpus, mounts
@@ -34,6 +40,9 @@ from tests.bench.harness import (
     run,
     seconds,
 )
+from tests.conftest import scratch_directory
+from tests.servers import S3, Postgres
+from tests.spaces import let_in
 
 _TYPE = "bench"
 _AT_ONCE = 1000
@@ -61,27 +70,68 @@ def _sessions(directory: Path, *, quick: bool, rounds: int) -> None:
     size = corpus.write_corpus(source, sessions=sessions, events=20)
     note(f"transfer: {rounds} rounds of {megabytes(size)} in {sessions} sessions")
     took: dict[str, list[float]] = {}
-    for _ in range(rounds):
-        for name, time_ in _round(source, fresh(directory / "round")).items():
-            took.setdefault(name, []).append(time_)
+    with _servers() as place:
+        for _ in range(rounds):
+            for name, time_ in _round(source, fresh(directory / "round"), place).items():
+                took.setdefault(name, []).append(time_)
     medians = {name: median(found) for name, found in took.items()}
     imported = medians["convfs import"]
     print_table(
         f"Sending {megabytes(size)} in {sessions} sessions to an empty place",
         ("", "processor time", "to import"),
         [(name, seconds(time_), ratio(time_, imported)) for name, time_ in medians.items()],
-        "Whole commands, start to end, both sides on this machine.",
+        "Whole commands, start to end, both sides on this machine. Without the time of PostgreSQL and SeaweedFS.",
     )
 
 
-def _round(source: Path, work: Path) -> dict[str, float]:
+@contextmanager
+def _servers() -> Iterator[Place]:
+    with scratch_directory() as directory:
+        postgres, s3 = Postgres(directory / "postgres"), S3(directory / "s3")
+        try:
+            postgres.make()
+            postgres.start()
+            s3.start()
+            yield Place(postgres=postgres.url(), objects=s3.url)
+        finally:
+            postgres.stop()
+            # in order it takes half a minute
+            s3.stop(kill=True)
+
+
+def _through_a_space(
+    here: Path, push: Callable[[Path], list[str | Path]], work: Path, place: Place
+) -> dict[str, float]:
+    """Push to one replica, and pull from another."""
+    name, ours, theirs = f"bench-{uuid.uuid4().hex[:12]}", work / "ours", work / "theirs"
+    remote.init(place, name)
+    remote.join(place, name, ours, "ours")
+    took = {"convfs push, to a space": spent(lambda: run(push(ours)))}
+    took["convfs push, to a space, once more"] = spent(lambda: run(push(ours)))
+    let_in(ours, theirs, "theirs")
+    took["another replica joins"] = spent(lambda: Store.open(theirs).close())
+    Store.open(work / "elsewhere").close()
+    pull = [*mounts.convfs_command(work / "elsewhere"), "pull", theirs]
+    took["convfs pull, from another replica"] = spent(lambda: run(pull))
+    with Store.open(here, renderer=FileRenderer()) as opened:
+        opened.contexts.append(next(entry.id for entry in opened.catalogue.page() if entry.name), b"one more", _TYPE)
+    took["convfs push, of one turn, to a space"] = spent(lambda: run(push(ours)))
+    took["convfs pull, of one turn, from a space"] = spent(lambda: run(pull))
+    return took
+
+
+def _round(source: Path, work: Path, place: Place) -> dict[str, float]:
     here, there = work / "here", work / "there"
-    push = [*mounts.convfs_command(here), "push", there, "--yes"]
     projects = [word for path in _projects(source, here) for word in ("--project", path)]
+
+    def push(other: Path) -> list[str | Path]:
+        return [*mounts.convfs_command(here), "push", *projects, other, "--yes"]
+
     bring = [*mounts.convfs_command(work / "import"), "import", source / "projects"]
     took = {"convfs import": spent(lambda: run(bring))}
-    took["convfs push"] = spent(lambda: run([*push[:-2], *projects, *push[-2:]]))
-    took["convfs push, once more"] = spent(lambda: run([*push[:-2], *projects, *push[-2:]]))
+    took["convfs push"] = spent(lambda: run(push(there)))
+    took["convfs push, once more"] = spent(lambda: run(push(there)))
+    took |= _through_a_space(here, push, work, place)
     took["convfs --version"] = spent(lambda: run([*mounts.convfs_command(here), "--version"]))
     try:
         git = needs("git")
