@@ -22,6 +22,7 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_a_damaged_turn_of_a_session_that_grows(tmp_path: Path) -> None:
     path = session(tmp_path, lines("One", "Two", "Three"))
     with open_store(tmp_path) as store:
