@@ -356,6 +356,24 @@ def test_who_has_it_only_in_the_space_collects(team: Team) -> None:
         assert errors(store) == []
 
 
+def test_a_pack_that_was_replaced_is_no_damage(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    kept_one = committed(a, loaded(a, [payload(1), payload(2)])[1])
+    load, digests = loaded(a, [payload(3), large(1, 2 * FRAME)])
+    whole, gone = committed(a, digests[:1]), committed(a, digests[1:])
+    del load
+    until(lambda: b.writer.seq == a.writer.seq)
+    delete(a, gone, a.writer.head(gone).tip)
+    assert collect(a).space_bytes > FRAME
+    b.writer.catch_up()
+    before = remote(b)
+    assert errors(b) == []
+    assert remote(b) != before
+    assert errors(b) == []
+    assert said(b, kept_one) == [payload(1), payload(2)]
+    assert said(b, whole) == [payload(3)]
+
+
 class Line:
     """The nouns of a replica's space; counts what threads ask of them, but for the one that follows."""
 
