@@ -39,6 +39,7 @@ from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
 from store.shared.cache import Cache
+from store.shared.redactions import ANOTHER
 from store.shared.replica import Replica
 from store.shared.space import membership
 from store.upkeep.archiving import Archiving
@@ -197,6 +198,9 @@ class Store:
                 files.packs.remote = cache = Cache(root, self.settings.remote.cache_bytes)
                 if not files.read_only:
                     self.replica = Replica(root, member, writer, self.intake, cache)
+                if files.incomplete:
+                    writer.read_only = f"{files.heads.name} is damaged, and what it has lost is in the space: {ANOTHER}"
+                    files.notes.append(writer.read_only)
             self.collector.replica = self.replica
             self.archiving = Archiving(self.replica, self.settings.remote) if self.replica is not None else None
             """Moves old entries of the space into its archive."""
@@ -226,6 +230,7 @@ class Store:
         """Open the store in directory ``root``; make one if there is none and ``create``.
 
         ``reindex`` rebuilds the index from the logs; rows that only the old index had are written to the logs again.
+        Of a replica they are not: it takes no writes then.
         With ``repair`` that is done even if a log is gone.
 
         If this process may only read the store, or ``only_read`` is asked for, it is opened read-only: every change

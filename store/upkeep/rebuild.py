@@ -3,7 +3,8 @@
 The index follows from the log, but not from the remains of a log that was damaged since. So an index is never thrown
 away: it is set aside while another is made. If the log is damaged, the two are compared. Rows that can be proved (the
 turn that a conversation ends with is there, as deep as was filed; a row has its checksum) become frames at the end of
-the log. The others are listed, and then the old index is kept as ``index.kept-1`` and so on.
+the log. The others are listed, and then the old index is kept as ``index.kept-1`` and so on. A replica tells its log
+nothing, as its space has what was lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -59,6 +59,8 @@ JOURNALS = 8
 """The most journals: together they bound the bytes that can be committed before any are packed."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_INCOMPLETE = "incomplete"
+"""In the index, 1 if the log of a replica was damaged when it was made of that."""
 _LOOKED_THROUGH = 1 << 20
 _GROUP = 10_000
 
@@ -100,7 +102,9 @@ class Files:
             self.store_id, self.notes = identity.settle(root, files_id)
         self.seq = 0
         self._replayed = 0
-        self._backed = backed
+        self.backed = backed
+        self.incomplete = False
+        """True of a replica whose head log is damaged, and whose index was made of what is left of it."""
         self.aside = Aside(root, self.notes, read_only=bool(read_only), trusted=not copied)
         """The place of the files that are derived from the logs."""
         held.callback(self.aside.close)
@@ -215,7 +219,7 @@ class Files:
         reached = journal.checkpoint or self._from_logs()
         entries = self._entries(reached.seq)
         # what a space has is not put together of what may be left of it here
-        lost = [] if self._backed else self._lost(reached, entries)
+        lost = [] if self.backed else self._lost(reached, entries)
         # what was not certain to be on disk is cut, and comes back from the journal if it was acknowledged
         turns.cut(reached.turn_count)
         heads.cut(reached.heads_length)
@@ -386,8 +390,13 @@ def _rebuilt(files: Files, path: Path, boot: str) -> Index:
             index.db.set_state("store", files.files_id.hex())
         lost = rebuild(index, files.heads, files.packs)
         files.notes += lost
-        if own and (files.root / paths.OLD_INDEX).exists():
-            _compare(files, index, damaged=any(line.startswith(files.heads.name) for line in lost))
+        damaged = any(line.startswith(files.heads.name) for line in lost)
+        if damaged and files.backed:
+            # what the log has lost is in the space: told once more, it would be a commit that the space lacks
+            files.incomplete = True
+            index.db.set_state(_INCOMPLETE, 1)
+        elif own and (files.root / paths.OLD_INDEX).exists():
+            _compare(files, index, damaged=damaged)
     except BaseException:
         index.close()
         raise
@@ -437,6 +446,8 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
             held.callback(index.close)
             reached = index.seq
             if not index.usable or index.db.state("store") != files.files_id.hex() or reached > files.seq:
+                return None
+            if index.db.number(_INCOMPLETE):
                 return None
             if reached < files.seq or not index.db.clean:
                 catch_up(index, files.heads)

@@ -18,11 +18,13 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store import paths
+from store.disk.head_format import ContextCreated, HeadFrame
 from store.editing.keeper import Keeper
 from store.errors import Conflict, DamageError, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
 from store.events.conversation import Change
 from store.ids import hash_bytes
 from store.importing.importer import Importer
+from store.index.beside import remove_database
 from store.shared import remote, sessions
 from store.shared.connect import connect
 from store.shared.entry import Entry, new_token
@@ -580,3 +582,43 @@ def test_damaged_files_of_a_replica_are_told_or_made_anew(team: Team) -> None:
     space.write_text(json.dumps(known | {"id": "x" * 32}))
     with pytest.raises(DamageError, match="which space this store is of"):
         Store.open(team.root("a"))
+
+
+@pytest.mark.logs("heads.log is damaged", sometimes=True)
+@pytest.mark.parametrize("index", ["as it was", "gone"])
+def test_whose_log_is_damaged_commits_nothing_of_its_own(any_team: Team, index: str) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    first, second = (a.contexts.create(metadata={"project": "p", "name": name}).context for name in "xy")
+    a.contexts.append(first, b"1", "line")
+    b.writer.catch_up()
+    b.close()
+    frames = [frame for frame in a.files.heads.frames() if isinstance(frame, HeadFrame)]
+    [made] = [frame for frame in frames if isinstance(frame.body, ContextCreated) and frame.context == second]
+    a.close()
+    path = any_team.root("a") / paths.HEAD_LOG
+    data = bytearray(path.read_bytes())
+    data[made.offset + 23] ^= 0x10
+    path.write_bytes(data)
+    if index == "gone":
+        remove_database(any_team.root("a") / paths.INDEX)
+    for reindex in (True, False):
+        with Store.open(any_team.root("a"), reindex=reindex) as a:
+            assert any("convfs remote join" in line for line in a.recovered)
+            with pytest.raises(StoreFailed, match=r"heads\.log is damaged.*convfs remote join"):
+                a.contexts.append(first, b"never", "line")
+            assert said(a, first) == [b"1"]
+        assert path.read_bytes() == data
+    b = any_team.open("b")
+    b.contexts.append(second, b"2", "line")
+    # whose log is whole again goes on
+    data[made.offset + 23] ^= 0x10
+    path.write_bytes(data)
+    a = any_team.open("a")
+    a.writer.catch_up()
+    a.contexts.append(second, b"3", "line")
+    assert said(a, second) == [b"2", b"3"]
+    a.close()
+    b.writer.catch_up()
+    b.close()
+    any_team.agree("a", "b")
+    assert not list(any_team.root("a").glob("index.[ok]*"))
