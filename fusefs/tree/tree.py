@@ -359,8 +359,8 @@ class Tree:
         self.streams = Streams(self)
         """The turns that are being written."""
         self.outputs = OutputNames(store)
-        self.roots = Roots(store)
         """The outputs of tools and agents."""
+        self.roots = Roots(store)
         self.workers = Workers()
         """Threads for what takes long."""
         if (remote := store.files.packs.remote) is not None:

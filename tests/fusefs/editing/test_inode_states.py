@@ -13,8 +13,9 @@ from fusefs.editing.inode import State
 from fusefs.inodes import ROOT
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
+from fusefs.tree.waiting import Later
 from store.store import Store
-from tests.fusefs.tree.mounting import add, assistant, new_store, run, user
+from tests.fusefs.tree.mounting import add, assistant, new_store, run, until, user
 
 TALK = ("conversations", "project", "2026-03-05-talk")
 TEXT = b"said otherwise\n"
@@ -25,7 +26,8 @@ class Mount:
     """A file in one of the states, and the requests of the kernel for it."""
 
     def __init__(self, store: Store) -> None:
-        self.operations = Operations(Tree(store))
+        self.tree = Tree(store)
+        self.operations = Operations(self.tree)
         self.directory = ROOT
         self.name = b""
         self.ino = 0
@@ -36,6 +38,14 @@ class Mount:
         for name in path:
             self.directory, self.name = self.ino, name.encode()
             self.ino = run(self.operations.lookup(self.directory, self.name, None)).st_ino
+
+    def load_formats(self) -> None:
+        """Have the formats of the tools loaded, which the first to look at their directories waits for."""
+        self.tree.workers.can_wait = True
+        with pytest.raises(Later) as later:
+            self.tree.native.load()
+        self.tree.workers.can_wait = False
+        until(lambda: later.value.work.is_done)
 
     def create(self, name: bytes, data: bytes) -> tuple[int, int]:
         """Make a file; return its inode and handle."""
@@ -58,6 +68,7 @@ class Mount:
             if state is State.SCRATCH:
                 self.close(fh)
         elif state is State.NEW_SESSION:
+            self.load_formats()
             self.go(".convfs", "native", "claude-code")
             self.directory, self.name = self.ino, b"session.jsonl"
             self.ino, _fh = self.create(self.name, TEXT)
