@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
 from store.commit.writer import Writer
-from store.disk.head_format import Held, Redacted, decode_all
+from store.disk.head_format import HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import decode_entry
 from store.errors import NotFound, Unreachable, Unredacted
 from store.ids import now_ms
@@ -76,11 +76,19 @@ class Redactions:
         return self._due if self._due is not None and self._due.generation > self.generation else None
 
     def begin(self, space: Space) -> None:
-        """Have a new replica begin with the space as it is."""
-        if not self._writer.seq and not self.generation:
-            last = generations.current(space.records)
-            if last.purged and last.generation:
-                self._published.note(generation=last.generation)
+        """Have a new replica begin with the space as it is, and one that has lost what it has applied with its log."""
+        if self.generation:
+            return
+        last = generations.current(space.records)
+        if not last.generation:
+            return
+        generation = last.generation if last.purged else 0
+        if self._writer.seq:
+            # it was applied before the commit that says so
+            frames = (frame.body for frame in self._writer.head_log.frames() if isinstance(frame, HeadFrame))
+            generation = max((body.generation for body in frames if isinstance(body, Redacted)), default=0)
+        if generation:
+            self._published.note(generation=generation)
 
     def check(self, space: Space, entry: Entry | None = None) -> None:
         """Raise Unredacted if this replica does not know a redaction that the space, or an entry of it, knows."""

@@ -28,5 +28,8 @@ def new() -> str:
 
 
 def own(record: Record, known: Sequence[str]) -> bool:
-    """Return whether a session is among those that a replica ever had; so is none."""
-    return not record.value or record.value.decode() in known
+    """Return whether a session is among those that a replica ever had; so is none.
+
+    Who knows of none has never been opened, or has lost the file with them: it takes the place of whoever had it.
+    """
+    return not (record.value and known) or record.value.decode() in known

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from store import paths
 from store.commit.intake import Load
 from store.commit.request import NewTurn, Request
 from store.content import zstd
@@ -27,9 +28,11 @@ from store.shared.ciphertext import open_entry, open_object
 from store.shared.connect import connect
 from store.shared.space import Place
 from store.store import Store
+from store.upkeep.fsck import fsck
 from store.upkeep.purging import SharedRedaction
 from tests.spaces import PATIENCE
 from tests.store.shared.redacting import SECRET, SECRETS
+from tests.store.shared.test_collecting import collect
 from tests.store.shared.test_spaces import NAME, Team, any_team, said, team, until
 
 __all__ = ["any_team", "team"]
@@ -379,3 +382,45 @@ def test_a_pack_that_was_about_to_get_a_number_is_sealed_with_the_new_key(
     for store in (a, b, c):
         store.close()
     team.agree("a", "b", "c")
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_a_replica_goes_on_that_has_lost_how_far_it_was(any_team: Team, how: str) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    kept = filled(a, b)
+    b.writer.catch_up()
+    redact(a)
+    until(lambda: b.replica is not None and b.replica.generation == 1)
+    own = a.contexts.create().context
+    a.contexts.append(own, payload(8, b"none"), "test")
+    large = imported(a, [payload(9, b"none").ljust(1_200_000, b" ")])
+    assert a.replica is not None
+    records = a.replica.connected()[0].records
+    # the patch is gone: nobody can apply it once more
+    until(lambda: not generations.current(records).key)
+    for store in (a, b):
+        store.close()
+    for name in "ab":
+        published = any_team.root(name) / paths.PUBLISHED
+        if how == "lost":
+            published.unlink()
+        else:
+            published.write_bytes(b"{")
+    a, b = any_team.open("a"), any_team.open("b")
+    a.contexts.append(own, b"more", "test")
+    b.writer.catch_up()
+    b.contexts.append(own, b"and more", "test")
+    a.writer.catch_up()
+    for store in (a, b):
+        assert said(store, own) == [payload(8, b"none"), b"more", b"and more"]
+        assert len(said(store, large)[0]) == 1_200_000
+        assert store.replica is not None and store.replica.generation == 1
+        left(store, kept)
+        collect(store)
+        store.writer.catch_up()
+        assert said(store, own) == [payload(8, b"none"), b"more", b"and more"]
+        left(store, kept)
+        assert [one for one in fsck(store, remote=True) if one.severity == "error"] == []
+    for store in (a, b):
+        store.close()
+    any_team.agree("a", "b")
