@@ -414,7 +414,8 @@ def test_a_replica_goes_on_that_has_lost_how_far_it_was(any_team: Team, how: str
     for store in (a, b):
         assert said(store, own) == [payload(8, b"none"), b"more", b"and more"]
         assert len(said(store, large)[0]) == 1_200_000
-        assert store.replica is not None and store.replica.generation == 1
+        assert store.replica is not None
+        assert store.replica.generation == 1
         left(store, kept)
         collect(store)
         store.writer.catch_up()
