@@ -39,9 +39,8 @@ from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
 from store.shared.cache import Cache
-from store.shared.redactions import ANOTHER
 from store.shared.replica import Replica
-from store.shared.space import membership
+from store.shared.space import ANOTHER, membership
 from store.upkeep.archiving import Archiving
 from store.upkeep.gc import Collector
 from store.upkeep.purging import complete, renew

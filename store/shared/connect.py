@@ -11,7 +11,7 @@ from store import paths
 from store.errors import DamageError, UsageError
 from store.shared import directory
 from store.shared.archive import archived
-from store.shared.space import ENCRYPTED, Membership, Place, Space
+from store.shared.space import ANOTHER, ENCRYPTED, Membership, Place, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access
@@ -74,7 +74,7 @@ def enter(root: Path, member: Membership) -> tuple[Space, Access | None]:
     space = connect(member.place, member.space)
     try:
         if space.id != member.files_id:
-            raise DamageError(f"the space {member.space} is another one than this replica was made of: {_ANOTHER}")
+            raise DamageError(f"the space {member.space} is another one than this replica was made of: {ANOTHER}")
         if not (root / paths.KEYS).exists():
             if space.records.record(ENCRYPTED).version:
                 raise DamageError(f"{root / paths.KEYS} is missing, and the space {member.space} is encrypted: {_ANEW}")
@@ -100,5 +100,4 @@ def need_cryptography() -> None:
         raise UsageError("encrypted spaces need another library: pip install 'convfs[shared]'")
 
 
-_ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 _ANEW = "put it back from a backup, or join anew, in another directory, with a line of convfs remote invite"

@@ -23,7 +23,7 @@ from store.shared.generations import Seen
 from store.shared.history import History
 from store.shared.leases import Leases
 from store.shared.published import PublishedFile, Reached
-from store.shared.space import Log, Membership, Records, Space
+from store.shared.space import ANOTHER, Log, Membership, Records, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access, Standing
@@ -32,7 +32,6 @@ _LOG = logging.getLogger(__name__)
 
 LEASE = "redaction"
 """The lease of who redacts."""
-ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 
 
 class Redactions:

@@ -53,8 +53,8 @@ from store.shared.leases import Leases
 from store.shared.packs import PACK_BYTES, Packs
 from store.shared.presence import SAY_SECONDS, Presence
 from store.shared.published import PublishedFile, Reached
-from store.shared.redactions import ANOTHER, Redactions
-from store.shared.space import Membership, Space
+from store.shared.redactions import Redactions
+from store.shared.space import ANOTHER, Membership, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access

@@ -38,6 +38,8 @@ ENCRYPTED = "generation"
 """The record that an encrypted space has from its beginning (``store.shared.access``), JSON with ``generation``."""
 ARCHIVE = "archive"
 """The record of the entries that are in objects (``store.shared.archive``), JSON with ``seq``."""
+ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
+"""The advice where a replica can go on no more."""
 
 
 class Outdated(ConvfsError):
