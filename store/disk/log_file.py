@@ -1,8 +1,8 @@
 """A log: a file that only grows, whose end is kept in memory as long as the disk is full.
 
 The caller has made the same bytes durable elsewhere, or can compute them again. So a full disk is no error to it: the
-bytes that did not fit are read from memory, and written with the next append, or by :meth:`LogFile.sync`. If the file
-may only be read, all that is appended stays in memory, and so does where it is cut.
+bytes that did not fit are read, and written over, in memory, and written to the file with the next append, or by
+:meth:`LogFile.sync`. If the file may only be read, all that is appended stays in memory, and so does where it is cut.
 """
 
 import os
@@ -50,13 +50,30 @@ class LogFile:
                 if before is None and not self._read_only:
                     durable.pwrite_all(self._fd, data, offset)
                     return
-                self._tail = (offset, data) if before is None else (before[0], before[1] + data)
+                self._tail = (offset, data) if before is None else (before[0], before[1][: offset - before[0]] + data)
                 self._flush()
             except OSError as error:
                 if error.errno not in durable.FULL:
                     self._tail = before
                     raise
                 self._tail = self._tail or (offset, data)
+
+    def _overwrite(self, data: bytes, offset: int) -> None:
+        """Write over bytes of the log, unsynced. Raises the error of the disk, unless it is full."""
+        with self._lock:
+            start, tail = self._tail or (self._size, b"")
+            behind, end = offset + len(data), start + len(tail)
+            if self._tail is None or behind <= start:
+                try:
+                    durable.pwrite_all(self._fd, data, offset)
+                    return
+                except OSError as error:
+                    # where there is a limit to the size of files, or a file system that never writes in place
+                    if error.errno not in durable.FULL:
+                        raise
+            first = min(offset, start)
+            before = self._read_around(offset - first, first).ljust(offset - first, b"\0")
+            self._tail = (first, before + data + self._read_around(max(end - behind, 0), behind))
 
     def _read(self, length: int, offset: int) -> bytes:
         """Read ``length`` bytes at ``offset``; fewer only where the file ends. DamageError if the disk cannot."""
@@ -93,7 +110,7 @@ class LogFile:
         """
         size = self._size
         if self._read_only or self._tail is not None:
-            start = min(size, length)
+            start = min(size if self._tail is None else self._tail[0], length)
             self._tail = (start, self._read_around(length - start, start).ljust(length - start, b"\0"))
         elif size != length:
             durable.truncate(self._fd, length)
@@ -112,6 +129,9 @@ class LogFile:
     def _replace(self, pieces: Iterable[bytes]) -> None:
         """Replace all of the file, durably; the old one stays on the disk until :meth:`erase_old`."""
         durable.swap_contents(self._path, self._fd, pieces)
+        with self._lock:
+            # it was among the pieces
+            self._tail = None
 
     def erase_old(self) -> None:
         """Erase what a rewrite has replaced from the disk."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from store.disk import durable, turn_format
+from store.disk import turn_format
 from store.disk.file_header import HEADER_SIZE, TURN_LOG
 from store.disk.log_file import LogFile
 from store.disk.turn_format import RECORD_SIZE, Turn
@@ -118,7 +118,7 @@ class TurnLog(LogFile):
         for start in range(first, first + count, _SCAN):
             links = enumerate(self.links(start, min(first + count - start, _SCAN)), start)
             records = b"".join(turn_format.blank(turn_id, *(link or (0, 0))) for turn_id, link in links)
-            durable.pwrite_all(self._fd, records, HEADER_SIZE + (start - 1) * RECORD_SIZE)
+            self._overwrite(records, HEADER_SIZE + (start - 1) * RECORD_SIZE)
 
     def damaged_bytes(self, turn_id: int) -> bytes:
         """Return the bytes at the place of a turn, whatever they are."""
@@ -127,8 +127,8 @@ class TurnLog(LogFile):
     def put_back(self, turn: Turn) -> None:
         """Write the record of a turn, durably, at the place where it is damaged."""
         place = HEADER_SIZE + (turn.turn_id - 1) * RECORD_SIZE
-        durable.pwrite_all(self._fd, turn_format.encode(turn), place)
-        durable.fdatasync(self._fd)
+        self._overwrite(turn_format.encode(turn), place)
+        self.sync()
 
     def cut(self, count: int) -> int:
         """Make the log end after turn ``count``; return how many bytes went (negative: how many were missing).

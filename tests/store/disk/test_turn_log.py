@@ -3,9 +3,11 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from store.disk import durable, file_header, turn_format
 from store.disk.file_header import HEAD_LOG, HEADER_SIZE, TURN_LOG
@@ -201,15 +203,31 @@ def test_a_failed_write_adds_nothing(log: TurnLog, monkeypatch: pytest.MonkeyPat
     assert log.range(1, 9) == turns(1, 2)
 
 
-def test_what_a_full_disk_does_not_take_is_read_from_memory(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.append(encoded(turns(1, 3)))
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Take 100 bytes of a write, whether there is something at its place or not."""
 
     def full(fd: int, data: bytes, offset: int) -> None:
         os.pwrite(fd, data[:100], offset)
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(durable, "pwrite_all", full)
+        yield
+
+
+def reopened(log: TurnLog) -> list[Turn]:
+    again = TurnLog(log._path, file_header.read(log._path, TURN_LOG))
+    try:
+        return again.range(1, 99)
+    finally:
+        again.close()
+
+
+def test_what_a_full_disk_does_not_take_is_read_from_memory(log: TurnLog) -> None:
+    log.append(encoded(turns(1, 3)))
+
+    with full_disk():
         log.append(encoded(turns(4, 2)))
         log.append(encoded(turns(6, 1)))
         assert log.range(1, 9) == turns(1, 6)
@@ -221,11 +239,59 @@ def test_what_a_full_disk_does_not_take_is_read_from_memory(log: TurnLog, monkey
     log.sync()
     assert log.range(1, 9) == turns(1, 6)
     log.append(encoded(turns(7, 1)))
-    again = TurnLog(log._path, file_header.read(log._path, TURN_LOG))
-    try:
-        assert again.range(1, 9) == turns(1, 7)
-    finally:
-        again.close()
+    assert reopened(log) == turns(1, 7)
+
+
+@pytest.mark.parametrize("waiting", [False, True], ids=["no turns wait", "turns wait"])
+@pytest.mark.parametrize("full", [False, True], ids=["there is room again", "full"])
+@pytest.mark.parametrize(("first", "count"), [(1, 2), (3, 1), (3, 3), (4, 1), (5, 2), (6, 1)])
+def test_turns_that_are_blanked_stay_so(log: TurnLog, waiting: bool, full: bool, first: int, count: int) -> None:
+    log.append(encoded(turns(1, 3)))
+    with full_disk() if waiting else nullcontext():
+        log.append(encoded(turns(4, 3)))
+    expected = turns(1, 6)
+    for turn in expected[first - 1 : first + count - 1]:
+        blank = turn_format.blank(turn.turn_id, turn.parent, turn.depth)
+        expected[turn.turn_id - 1] = turn_format.decode(blank)
+    with full_disk() if full else nullcontext():
+        log.blank(first, count)
+        assert log.range(1, 9) == expected
+        log.append(encoded(turns(7, 1)))
+        assert log.range(1, 9) == expected + turns(7, 1)
+    log.sync()
+    assert log.range(1, 9) == reopened(log) == expected + turns(7, 1)
+
+
+def test_a_turn_that_is_put_back_stays_so(log: TurnLog) -> None:
+    log.append(encoded(turns(1, 3)))
+    with full_disk():
+        log.append(encoded(turns(4, 1)))
+        log.cut(6)
+        with pytest.raises(OSError, match="No space"):
+            log.put_back(turns(5, 1)[0])
+    log.put_back(turns(6, 1)[0])
+    assert log.range(1, 9) == reopened(log) == turns(1, 6)
+
+
+def test_a_cut_keeps_what_was_blanked_in_memory(log: TurnLog) -> None:
+    log.append(encoded(turns(1, 3)))
+    with full_disk():
+        log.append(encoded(turns(4, 3)))
+        log.blank(4, 1)
+        log.cut(5)
+    log.sync()
+    assert [turn.reclaimed for turn in log.range(1, 9)] == [False, False, False, True, False]
+
+
+def test_a_rewritten_log_stays_so(log: TurnLog) -> None:
+    log.append(encoded(turns(1, 3)))
+    with full_disk():
+        log.append(encoded(turns(4, 2)))
+    changed = [structs.replace(turn, payload_hash=Hash(bytes(32))) for turn in turns(1, 5)]
+    log.rewrite(lambda first, records: encoded(changed[first - 1 :])[: len(records)])
+    log.append(encoded(turns(6, 1)))
+    log.sync()
+    assert log.range(1, 9) == reopened(log) == changed + turns(6, 1)
 
 
 def test_readers_beside_the_writer_see_whole_turns(log: TurnLog) -> None:
