@@ -465,6 +465,9 @@ class Replica:
                     placed = msgspec.structs.replace(entry, packs=packs.reached)
                     if space.log.append(placed):
                         raise UsageError(f"the space {self.member.space} goes on meanwhile: try again")
+        with self._connecting:
+            # what was found before is over
+            self._asked_again = 0.0
         return count + len(lost)
 
     def _publish_again(self, space: Space) -> Packs:
