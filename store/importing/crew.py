@@ -3,7 +3,7 @@
 Each is a Python process of its own with two pipes, started, not forked: the process that imports may have threads. It
 gets sessions, and answers each with the records of it (``store.importing.prepared``), a message a chunk. Sessions are
 asked for in the order in which they were given, so little has to wait: of each process, some MB. A process that ends
-leaves its sessions unprepared, and the import does by itself what is left.
+leaves its sessions unprepared, and the import does by itself what is left; one that lacks a module says so and ends.
 """
 
 import fcntl
@@ -325,9 +325,13 @@ def _prepare(preparer: Preparer, answers: FileIO, job: int, source: Source | Non
     what = _MORE
     while what == _MORE:
         chunk = Chunk([], [])
-        # what is wrong with a file is told by the one that imports it
-        with suppress(Exception):
+        try:
             chunk = next(chunks, chunk)
+        except ImportError as error:
+            # no file is to blame: nothing could be prepared of the others, either
+            sys.exit(f"a process that was to help with the import cannot: {error}")
+        except Exception:  # noqa: S110  (what is wrong with a file is told by the one that imports it)
+            pass
         what = _MORE if chunk.records and chunk.whole is None else _LAST
         if (preparer.is_full or source is None) and (filing := preparer.filing()) is not None:
             _answer(answers, job, _encode(filing), _FILING)

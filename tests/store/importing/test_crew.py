@@ -1,5 +1,6 @@
 """Imports with the help of other processes: the same store as without, whatever becomes of these."""
 
+import importlib
 import json
 import os
 import signal
@@ -277,6 +278,37 @@ def test_a_process_that_dies_is_missed_by_nobody(
     with opened(tmp_path / "alone") as store:
         Importer(store).run([sessions])
         assert content(store) == with_help
+
+
+_LACKING = """
+from fusefs.text.render import FileRenderer
+
+class Lacking(FileRenderer):
+    def drawn(self, number, event):
+        import nothing_of_this_name
+"""
+
+
+def test_a_process_that_lacks_a_module_says_so_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lacking.py").write_text(_LACKING)
+    monkeypatch.syspath_prepend(tmp_path)
+    renderer = importlib.import_module("lacking").Lacking()
+    session(tmp_path, long_lines(300))
+    [source] = [found for found in walk(tmp_path / "projects") if isinstance(found, Source)]
+    helpers = Crew(1, renderer, 1024, tmp_path, tmp_path)
+    try:
+        helpers.give(source, source.main.stat().st_size)
+        records = helpers.of(source)
+        assert records is not None
+        assert records.take() == []
+        assert helpers.lost == 1
+    finally:
+        helpers.close()
+    assert capfd.readouterr().err == (
+        "a process that was to help with the import cannot: No module named 'nothing_of_this_name'\n"
+    )
 
 
 def test_a_small_import_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
