@@ -183,10 +183,11 @@ class Artifacts:
         return output
 
     def drop(self, context: int, outputs: Outputs, name: str) -> None:
-        with suppress(FileNotFoundError):
-            durable.remove(self.path(context, outputs, name))
+        # in this order: while a space is away, the file stays with its number
         with suppress(NotFound):
             self._settle(context, outputs.key + name, {})
+        with suppress(FileNotFoundError):
+            durable.remove(self.path(context, outputs, name))
 
     def take(self, fd: int, name: str) -> Output:
         """Store the content of a file durably, for a caller in ``relying()``; holds a few MB of it in memory."""

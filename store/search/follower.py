@@ -32,7 +32,7 @@ from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import Patched, Reclaimed
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import ConvfsError, NotFound, StoreFailed, UsageError
+from store.errors import Away, ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.conversation import EventRow, Renderer, ResourceRow
 from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
@@ -105,6 +105,8 @@ _BYTES_FILED = 2 << 20
 _NOTHING = (-1, -1)
 _AGAIN_SECONDS = 600.0
 """The interval of retrying unreadable turns: the disk may have failed for a moment only."""
+_AWAY_SECONDS = 10.0
+"""The same, where the space that has them was away."""
 _PAGES_FREED = 1000
 _LEAST_FREE = 16
 """Free pages are given back if there are more than one in this many."""
@@ -484,7 +486,9 @@ class Follower(Derived):
         references = self.library.contents.blobs.references([turn.payload_hash for turn, _row in one_each.values()])
         read = self.library.viewer.events([row for _turn, row in one_each.values()])
         for (key, (turn, row)), (_row, event) in zip(one_each.items(), read, strict=True):
-            if not isinstance(event, ConvfsError) and (contents := references.get(turn.payload_hash)) is not None:
+            if isinstance(event, Away):
+                self._again = min(self._again, time.monotonic() + _AWAY_SECONDS)
+            elif not isinstance(event, ConvfsError) and (contents := references.get(turn.payload_hash)) is not None:
                 text, shown_in_it = self.text(row, event).encode(), self.renderer.contents(event)
                 into.add(key, row.kind, text, event.resources, contents, shown_in_it)
 

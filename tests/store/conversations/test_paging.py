@@ -45,6 +45,7 @@ def check_pages(store: Store, turns: dict[int, list[int]]) -> None:
             assert ids(store.contexts.before(context, own[at], 7)) == own[max(at - 7, 0) : at]
 
 
+@pytest.mark.of_one_machine("it goes on with the original of a copy that was opened")
 def test_interleaved_contexts(store: Store, tmp_path: Path) -> None:
     turns = interleaved(store, 7, 150)
     check_pages(store, turns)

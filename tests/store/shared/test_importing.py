@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.artifacts.names import kept_outputs
+from store.errors import Unreachable
 from store.events.conversation import ARTIFACTS, BEGUN, Conversation
 from store.importing import identity
 from store.importing.importer import Importer, ImportReport
@@ -225,3 +226,18 @@ def test_an_output_that_another_machine_writes_keeps_its_number(team: Team) -> N
     assert a.artifacts.begin(context, ARTIFACTS, "make") == "0.make.log"
     assert b.artifacts.begin(context, ARTIFACTS, "test") == "1.test.log"
     assert list(b.artifacts.listed(context, ARTIFACTS)) == ["1.test.log"]
+
+
+def test_an_output_that_is_dropped_while_the_space_is_away_stays(team: Team) -> None:
+    store = team.open("a")
+    context = store.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    name = store.artifacts.begin(context, ARTIFACTS, "make")
+    store.artifacts.add(context, ARTIFACTS, name, b"one\n")
+    away = team.space.rename(team.space.with_name("away"))
+    with pytest.raises(Unreachable):
+        store.artifacts.drop(context, ARTIFACTS, name)
+    assert store.artifacts.path(context, ARTIFACTS, name).read_bytes() == b"one\n"
+    away.rename(team.space)
+    store.artifacts.drop(context, ARTIFACTS, name)
+    assert not store.artifacts.path(context, ARTIFACTS, name).exists()
+    assert BEGUN not in store.catalogue.entry(context).metadata

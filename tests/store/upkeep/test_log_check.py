@@ -103,6 +103,7 @@ def test_a_daemon_goes_on_to_the_end(memory_path: Path, monkeypatch: pytest.Monk
         assert "turn 31" in store.files.check.lines[0]
 
 
+@pytest.mark.of_one_machine("it removes the log")
 def test_a_log_that_is_gone_is_one_line(store_path: Path) -> None:
     fill(store_path)
     (store_path / "turns/heads.log").unlink()

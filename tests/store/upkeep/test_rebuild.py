@@ -198,6 +198,7 @@ def test_a_head_log_that_was_cut_off_is_no_empty_store(talks: Path) -> None:
         data = (talks / "turns/heads.log").read_bytes()
 
 
+@pytest.mark.of_one_machine("it changes the log")
 def test_an_index_that_knows_what_cannot_be_proved_is_kept(talks: Path) -> None:
     [tip] = [frame for frame in frames(talks) if frame.context == 3 and type(frame.body).__name__ == "HeadMoved"][-1:]
     # the turn that the conversation ends with is lost, too
