@@ -31,7 +31,7 @@ _SEQUENCES = re.compile(
     r"|[PX^_][^\x1b\x9c]*(?:\x1b\\|\x9c)"  # DCS, SOS, PM, APC: images, and what terminals say
     r"|[ -/]*[0-~])"
 )
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\x9c\n]*\x1b?|[PX^_][^\x1b\x9c]*\x1b?|[ -/]*)\Z|\r\Z")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b\x9c\n]*\x1b?|[PX^_][^\x1b\x9c]*\x1b?|[ -/]*)\Z")
 
 
 class Sanitizer:
@@ -47,12 +47,14 @@ class Sanitizer:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._held = ""
         """The possible beginning of a sequence."""
+        self._returned = False
+        """Whether the last of what was fed, but for sequences, is a carriage return: a newline may follow."""
 
     def feed(self, data: bytes) -> str:
         """Return the next part of the output that later input can no longer change."""
         text = self._held + self._decode(data)
         self._held = ""
-        if _CONTROLS.search(text) is None:
+        if _CONTROLS.search(text) is None and not self._returned:
             return text
         if _C1.search(text):
             text = text.translate(_AS_ESCAPES)
@@ -60,20 +62,24 @@ class Sanitizer:
         if unfinished is not None and len(unfinished[0]) <= _LONGEST:
             self._held = unfinished[0]
             text = text[: unfinished.start()]
-        return _shown(text)
+        return self._shown(text)
 
     def finish(self) -> str:
         text = self._held + self._decode(b"", True)
         self._held = ""
-        return _shown(text)
+        return self._shown(text, is_last=True)
 
-
-def _shown(text: str) -> str:
-    if "\x1b" in text:
-        text = _SEQUENCES.sub("", text)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text)
+    def _shown(self, text: str, *, is_last: bool = False) -> str:
+        if "\x1b" in text:
+            text = _SEQUENCES.sub("", text)
+        if self._returned:
+            text = "\r" + text
+        self._returned = not is_last and text.endswith("\r")
+        if self._returned:
+            text = text[:-1]
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return _CONTROLS.sub("", text)
 
 
 log = logging.getLogger(__name__)

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store.artifacts.sink import Sanitizer
@@ -31,6 +31,7 @@ def test_what_becomes_of_output(data: bytes, text: str) -> None:
     assert sanitizer.feed(data) + sanitizer.finish() == text
 
 
+@example([b"\r", b"\x1b", b"[", b"\n"], [2])
 @given(PIECES, st.lists(st.integers(0, 40)))
 def test_however_it_is_cut_the_text_is_the_same(pieces: list[bytes], cuts: list[int]) -> None:
     data = b"".join(pieces)
