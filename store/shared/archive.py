@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 
 import msgspec
 from msgspec import Struct, structs
@@ -33,7 +32,7 @@ from store.ids import hash_key
 from store.shared import entry as entries
 from store.shared import generations
 from store.shared.entry import BEGINNING, Entry, chained
-from store.shared.space import ARCHIVE, Behind, Log, Record, Space
+from store.shared.space import ARCHIVE, Behind, Log, LogOver, Record, Space
 
 PREFIX = "log/"
 SEGMENT_BYTES = 16 << 20
@@ -327,11 +326,11 @@ class Archive:
                     self._space.bucket.delete(key)
 
 
-class _Log:
+class _Log(LogOver):
     """A log with what is behind it in the archive; see :class:`store.shared.space.Log`."""
 
     def __init__(self, log: Log, archive: Archive) -> None:
-        self._log = log
+        super().__init__(log)
         self._archive = archive
         self._end = 0
         """A commit up to which the log is known to have nothing any more."""
@@ -372,21 +371,6 @@ class _Log:
 
     def replace(self, entry: Entry) -> None:
         self._log.replace(entry)
-
-    def old(self, keep: int, seconds: float) -> tuple[int, int]:
-        return self._log.old(keep, seconds)
-
-    def trim(self) -> None:
-        self._log.trim()
-
-    def turn(self) -> AbstractContextManager[None]:
-        return self._log.turn()
-
-    def wait(self, seconds: float) -> None:
-        self._log.wait(seconds)
-
-    def wake(self) -> None:
-        self._log.wake()
 
 
 def archived(space: Space) -> Space:

@@ -5,7 +5,6 @@ are: they hold numbers, and what ``store.shared.access`` seals itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from store.errors import DamageError, Unreachable
@@ -13,7 +12,7 @@ from store.shared import ciphertext
 from store.shared.access import Access
 from store.shared.ciphertext import OBJECT_HEAD, Keys, Locked, ObjectHead, open_entry, seal_entry
 from store.shared.entry import Entry
-from store.shared.space import Bucket, Log, Outdated, Space
+from store.shared.space import Bucket, Log, LogOver, Outdated, Space
 
 _T = TypeVar("_T")
 _HEADS = 4096
@@ -46,11 +45,11 @@ def _with_keys(access: Access, opened: Callable[[Keys], _T]) -> _T:
         return opened(access.keys)
 
 
-class _Log:
+class _Log(LogOver):
     """The log of an encrypted space; see :class:`store.shared.space.Log`."""
 
     def __init__(self, log: Log, space: bytes, access: Access) -> None:
-        self._log = log
+        super().__init__(log)
         self._space = space
         self._access = access
         self._last = (0, 0)
@@ -79,21 +78,6 @@ class _Log:
         if entry.generation not in self._access.keys:
             self._access.refresh()
         self._log.replace(seal_entry(self._access.keys[entry.generation], entry.generation, self._space, entry))
-
-    def old(self, keep: int, seconds: float) -> tuple[int, int]:
-        return self._log.old(keep, seconds)
-
-    def trim(self) -> None:
-        self._log.trim()
-
-    def turn(self) -> AbstractContextManager[None]:
-        return self._log.turn()
-
-    def wait(self, seconds: float) -> None:
-        self._log.wait(seconds)
-
-    def wake(self) -> None:
-        self._log.wake()
 
     def _opened(self, after: int, entries: Sequence[Entry]) -> list[Entry]:
         """Return entries that follow ``after``, opened: those before the first that cannot be. DamageError if none."""

@@ -140,6 +140,28 @@ class Log(Protocol):
         """End the current :meth:`wait`, and all later ones."""
 
 
+class LogOver:
+    """A log over another one: what it does not change is passed on."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def old(self, keep: int, seconds: float) -> tuple[int, int]:
+        return self._log.old(keep, seconds)
+
+    def trim(self) -> None:
+        self._log.trim()
+
+    def turn(self) -> AbstractContextManager[None]:
+        return self._log.turn()
+
+    def wait(self, seconds: float) -> None:
+        self._log.wait(seconds)
+
+    def wake(self) -> None:
+        self._log.wake()
+
+
 class Record(NamedTuple):
     """A value as it was at one time. ``version`` rises by one with each change; 0: there never was one."""
 
