@@ -26,7 +26,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, LiteralString, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -41,8 +41,10 @@ from store.shared.entry import Entry
 from store.shared.space import FORMAT, Behind, Outdated, Record
 
 _LOG = logging.getLogger(__name__)
+# what it warns of are lost connections, and who loses one is told by an error
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
-VERSION = 2
+VERSION = 3
 """The version of :data:`SCHEMA`: it rises with each change. Earlier ones did not say theirs."""
 SCHEMA: LiteralString = """
 CREATE SCHEMA IF NOT EXISTS convfs;
@@ -55,7 +57,7 @@ CREATE TABLE IF NOT EXISTS convfs.space (
     made timestamptz NOT NULL DEFAULT now()
 );
 CREATE TABLE IF NOT EXISTS convfs.entry (
-    space bytea NOT NULL REFERENCES convfs.space,
+    space bytea NOT NULL,
     prev bigint NOT NULL,
     seq bigint NOT NULL,
     token uuid NOT NULL,
@@ -69,6 +71,8 @@ CREATE TABLE IF NOT EXISTS convfs.entry (
 );
 -- what is encrypted does not compress
 ALTER TABLE convfs.entry ALTER body SET STORAGE EXTERNAL;
+-- an append has the row of its space anyway, and would look at it a second time
+ALTER TABLE convfs.entry DROP CONSTRAINT IF EXISTS entry_space_fkey;
 CREATE TABLE IF NOT EXISTS convfs.record (
     space bytea NOT NULL REFERENCES convfs.space,
     key text COLLATE "C" NOT NULL,
@@ -124,33 +128,37 @@ BEGIN
 END
 $$;
 
--- Which of the space's keys is used now; 0 if it is not encrypted.
-CREATE OR REPLACE FUNCTION convfs.generation(of_space bytea) RETURNS int
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
-    SELECT coalesce(
-        (SELECT (convert_from(value, 'UTF8')::json ->> 'generation')::int
-         FROM record WHERE space = of_space AND key = 'generation'),
-        0
-    )
-$$;
+DROP FUNCTION IF EXISTS convfs.generation;
 
 -- The compare-and-append. Returns nothing if the entry is in place, else entries that follow `new_prev`.
+-- It looks at the role and at the key itself: to call a function for each takes longer than the commit can spare.
 CREATE OR REPLACE FUNCTION convfs.append(
     of_space bytea, new_prev bigint, new_seq bigint, new_token uuid, new_machine int, new_generation int,
     new_packs bigint, new_chain bytea, new_body bytea
 ) RETURNS SETOF convfs.entry
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
-    PERFORM require(of_space, 'writer');
-    UPDATE space SET seq = new_seq WHERE id = of_space AND seq = new_prev;
+    UPDATE space SET seq = new_seq
+    WHERE id = of_space AND seq = new_prev AND EXISTS (
+        SELECT FROM login AS one
+        WHERE one.space = of_space AND one.login = session_user AND one.role IN ('writer', 'admin')
+    );
     IF FOUND THEN
-        IF new_generation < generation(of_space) THEN
+        -- the key is looked at behind the lock on the space, for which who changes it has waited
+        INSERT INTO entry
+        SELECT of_space, new_prev, new_seq, new_token, new_machine, new_generation, new_packs, new_chain, new_body
+        WHERE new_generation >= coalesce(
+            (SELECT (convert_from(value, 'UTF8')::json ->> 'generation')::int
+             FROM record WHERE space = of_space AND key = 'generation'),
+            0
+        );
+        IF NOT FOUND THEN
             RAISE EXCEPTION 'the space has a newer key' USING ERRCODE = 'object_not_in_prerequisite_state';
         END IF;
-        INSERT INTO entry VALUES (
-            of_space, new_prev, new_seq, new_token, new_machine, new_generation, new_packs, new_chain, new_body
-        );
-    ELSIF NOT EXISTS (SELECT FROM entry WHERE space = of_space AND prev = new_prev AND token = new_token) THEN
+        RETURN;
+    END IF;
+    PERFORM require(of_space, 'writer');
+    IF NOT EXISTS (SELECT FROM entry WHERE space = of_space AND prev = new_prev AND token = new_token) THEN
         RETURN QUERY SELECT * FROM entries(of_space, new_prev);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'the space does not have commit %', new_prev USING ERRCODE = 'no_data_found';
@@ -523,17 +531,18 @@ class Postgres:
 
     def append(self, entry: Entry) -> Sequence[Entry]:
         def ask(connection: Connection[tuple[Any, ...]]) -> Sequence[Entry]:
-            others = _entries(
-                connection.execute(
+            in_turn = connection.info.transaction_status == TransactionStatus.INTRANS
+            # who has the turn knows all that is there, and is not refused: it ends in the same round trip
+            with connection.pipeline() if in_turn else nullcontext():
+                placed = connection.execute(
                     f"SELECT {_ENTRY} FROM convfs.append(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
                     (self.id, *_columns(entry)),
                     prepare=True,
                     binary=True,
                 )
-            )
-            if not others and connection.info.transaction_status == TransactionStatus.INTRANS:
-                connection.execute("COMMIT")
-            return others
+                if in_turn:
+                    connection.execute("COMMIT")
+            return _entries(placed)
 
         others = self._ask(ask, _ANSWER_SECONDS)
         if not others:
@@ -607,10 +616,12 @@ class Postgres:
                         self._ask(lambda connection: connection.execute("ROLLBACK"))
 
     def _begin_turn(self, connection: Connection[tuple[Any, ...]]) -> None:
-        connection.execute("BEGIN")
-        # should this machine stop here, the server ends its turn
-        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = {_TURN_MS}")
-        connection.execute("SELECT convfs.take_turn(%s)", (self.id,))
+        # In one round trip. Should this machine stop here, the server ends its turn.
+        connection.execute(
+            sql.SQL("BEGIN; SET LOCAL idle_in_transaction_session_timeout = {}; SELECT convfs.take_turn({})").format(
+                sql.Literal(_TURN_MS), sql.Literal(self.id)
+            )
+        )
 
     # -- records ---------------------------------------------------------------------------------------------------
 

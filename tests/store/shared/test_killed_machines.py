@@ -37,7 +37,8 @@ class Machine:
         with Path(os.devnull).open("r+b") as nothing:
             streams = (nothing.fileno(), its, nothing.fileno())
             # what was not acknowledged is done once more
-            process = Forked("tests.store.shared.machine", self.root, self.name, self.said + 1, streams=streams)
+            arguments = (self.root, self.name, self.said + 1, "archiving")
+            process = Forked("tests.store.shared.machine", *arguments, streams=streams)
         os.close(its)
         try:
             yield ours
