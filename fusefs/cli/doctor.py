@@ -47,6 +47,7 @@ def _checks(chosen: Path | None) -> Iterator[tuple[str, str]]:
     root = store_root(chosen)
     yield from _stale_mounts(root)
     yield from _store(root)
+    yield from _space(root)
     yield from _sessions(root)
 
 
@@ -94,6 +95,33 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
         yield "note", "the last daemon was killed; the next command recovers its unfinished work"
     else:
         yield "ok", "not mounted"
+
+
+def _space(root: Path) -> Iterator[tuple[str, str]]:
+    from store import paths
+    from store.errors import ConvfsError, NotFound, Unreachable
+
+    if not (root / paths.SPACE).exists():
+        return
+    from store.shared.connect import connect, risks
+    from store.shared.space import membership
+
+    try:
+        member = membership(root)
+        assert member is not None
+        space = connect(member.place, member.space)
+        try:
+            found = risks(member.place)
+            yield "ok", f"replica {member.number} of the space {member.space}, in {space.where}"
+        finally:
+            space.close()
+    except (NotFound, Unreachable) as error:
+        yield "note", f"{error}: what is there can be read, and nothing written"
+    except ConvfsError as error:
+        yield "wrong", str(error)
+    else:
+        for setting in found:
+            yield "wrong", f"{setting} on the server of the space {member.space}: a power failure there loses commits"
 
 
 def _sessions(root: Path) -> Iterator[tuple[str, str]]:

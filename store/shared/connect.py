@@ -44,6 +44,17 @@ def upgrade(server: str) -> bool:
     return postgres.upgrade(server)
 
 
+def risks(place: Place) -> list[str]:
+    """Return the settings by which the server of a place may lose commits. Raises Unreachable, UsageError."""
+    if place.directory:
+        return []
+    try:
+        from store.shared import postgres
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+    return postgres.risks(place.postgres)
+
+
 def connect(place: Place, name: str) -> Space:
     """Return the space ``name`` at a place. Raises NotFound, Unreachable, DamageError, FormatTooNew, UsageError."""
     if place.directory:

@@ -412,6 +412,23 @@ def upgrade(url: str) -> bool:
         raise Unreachable(f"the server cannot be brought up to date: {_line(error)}") from error
 
 
+def risks(url: str) -> list[str]:
+    """Return the settings of a server by which it may lose commits at a power failure. Raises UsageError, Unreachable.
+
+    What a client sets for itself is not among them.
+    """
+    check(url)
+    try:
+        with _connection(url) as connection:
+            found = connection.execute(
+                "SELECT name FROM pg_settings"
+                " WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off' ORDER BY name"
+            ).fetchall()
+    except psycopg.Error as error:
+        raise Unreachable(f"the server cannot be asked: {_line(error)}") from error
+    return [f"{name} = off" for (name,) in found]
+
+
 class _Schema(NamedTuple):
     """The schema of a server: its version, the login that owns it, and whether this one can do what that can."""
 

@@ -4,10 +4,12 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from fusefs.cli.main import main
 from store.errors import NotFound, Unreachable, UsageError
 from store.shared import bucket, postgres, remote
 from store.shared.space import Place
@@ -154,3 +156,26 @@ def test_a_space_in_a_directory_needs_none_of_them(tmp_path: Path) -> None:
         "store.contexts.create(); store.close()"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path], check=True, timeout=60)
+
+
+def test_doctor_says_what_is_wrong_with_the_space(
+    postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(root: Path) -> list[str]:
+        with suppress(SystemExit):
+            main(["--store", str(root), "doctor"])
+        return [line for line in capsys.readouterr().out.splitlines() if "space" in line or "doctored" in line]
+
+    server = Place(postgres=postgres.url(), objects=f"file://{tmp_path}/objects")
+    remote.init(server, "doctored")
+    remote.join(server, "doctored", tmp_path / "a")
+    # the servers of tests do not sync
+    sound, wrong = said(tmp_path / "a")
+    assert sound.startswith("ok    replica 1 of the space doctored, in 127.0.0.1/postgres and ")
+    assert wrong == "wrong fsync = off on the server of the space doctored: a power failure there loses commits"
+    directory = Place(str(tmp_path / "spaces"))
+    remote.init(directory, "doctored")
+    remote.join(directory, "doctored", tmp_path / "b")
+    assert [line[:5] for line in said(tmp_path / "b")] == ["ok   "]
+    (tmp_path / "spaces").rename(tmp_path / "away")
+    assert [line[:5] for line in said(tmp_path / "b")] == ["note "]
