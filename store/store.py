@@ -161,7 +161,9 @@ class Store:
             """Creates contexts, appends to them, patches them, and reads their branches."""
             self.open_turns = OpenTurns(writer, self.intake, self.turns, self.contents, self.contexts)
             """Turns that are written piece by piece."""
-            self.artifacts = Artifacts(root, self.library, self.contexts, self.intake)
+            self.artifacts = Artifacts(
+                root, self.library, self.contexts, self.intake, f"{machine} {member.number}" if member else ""
+            )
             """The outputs kept beside conversations."""
 
             # upkeep

@@ -146,12 +146,19 @@ class Drafts:
             pass
         return path
 
-    def note(self, view_id: int, path: str, reason: str) -> None:
-        """Note in ``.convfs/errors/`` why a text written to a path in a conversation could not be saved."""
+    def note(self, view_id: int, path: str, reason: str) -> str:
+        """Note in ``.convfs/errors/`` why a text written to a path in a conversation could not be saved.
+
+        Returns the name of the note, for :meth:`withdraw`.
+        """
         conversation = self._tree.view(view_id).conversation
         path = f"{conversation.project}/{conversation.name}/{path}"
-        self._tree.errors.add(path, reason)
         log.warning("%s: %s", path, reason)
+        return self._tree.errors.add(path, reason)
+
+    def withdraw(self, note: str) -> None:
+        """Remove a note: what it tells of is in the store."""
+        self._tree.errors.pop(note, None)
 
     def postponed(self, view_id: int, path: str, error: Exception, *, until_room: bool) -> None:
         """Note that a text saved is committed later, and why."""

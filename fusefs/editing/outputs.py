@@ -3,6 +3,9 @@
 A new file gets its number at once and is listed under it; the typed name leads to it until the mount ends. It grows on
 the disk, and when it is closed for the last time a thread brings it into the store, however large it is. A file that
 has been opened again or changed meanwhile waits until it is closed.
+
+What cannot be kept now, as while the space is away, is noted, and tried again until it is kept: as soon as the space is
+back, else in growing intervals. The number of one that is begun while the space is away is reserved then, too.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ import logging
 import os
 import queue
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import trio
+from msgspec import Struct
 from pyfuse3 import FUSEError
 
 from fusefs import inodes as numbers
@@ -32,15 +39,22 @@ from fusefs.tree.outputs import PLACES, OutputFile, OutputsDirectory, found
 from fusefs.tree.tree import Key
 from store.artifacts.names import Output, kept_output, kept_outputs, listed_name, may_name
 from store.disk import durable, files
-from store.errors import ConvfsError, NotFound
+from store.errors import ConvfsError, NotFound, StoreFailed, Unreachable
 
 log = logging.getLogger(__name__)
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
 
 LARGEST_COPY = 64 << 20
 """Bytes of an output that is written to without being written anew: all of it is copied first."""
 
 _COPIED_AT_ONCE = 1 << 20
 _END_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
+"""How often it is looked whether what waits can be kept."""
+_AGAIN_SECONDS = 16.0
+"""The longest interval of trying again where it fails though the space is there."""
 
 
 class OutputRole(ScratchRole):
@@ -90,6 +104,15 @@ class OutputRole(ScratchRole):
             self.fd = self._outputs.begin(self.key, anew=anew)
 
 
+class _Waiting(Struct):
+    """An output that could not be kept: its note, the monotonic time to try again at, and the interval after that."""
+
+    note: str
+    reason: str
+    again: float = 0.0
+    interval: float = _LOOK_SECONDS
+
+
 class Outputs(Removing[Key, None]):
     """The outputs of one mount. Those that are being removed are hidden until then, or until they come back."""
 
@@ -105,6 +128,8 @@ class Outputs(Removing[Key, None]):
         self._known = inodes.tree.outputs
         self._artifacts = inodes.tree.outputs.artifacts
         self._closed: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
+        self._waiting: dict[Key, _Waiting] = {}
+        """Outputs that could not be kept, or reserved; of the thread alone."""
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="outputs", daemon=True)
 
@@ -157,8 +182,11 @@ class Outputs(Removing[Key, None]):
         files.check()
         context = self.context(key)
         leaving = self._known.leaving(key)
-        listed = key._replace(name=self._artifacts.begin(context, key.outputs, key.name, leaving=leaving))
+        begun = self._artifacts.begin(context, key.outputs, key.name, leaving=leaving, may_wait=True)
+        listed = key._replace(name=begun)
         self.called(key, listed)
+        if self._waits(listed):
+            self._closed.put(listed)
         node = self.file(listed)
         return node, OutputRole(self, listed, self._artifacts.open(context, key.outputs, listed.name))
 
@@ -227,29 +255,102 @@ class Outputs(Removing[Key, None]):
         self._artifacts.settle()
 
     def _run(self) -> None:
-        while (key := self._closed.get()) is not None:
-            try:
-                self._take(key)
-            except trio.RunFinishedError:
-                return
-            except (FileNotFoundError, NotFound):
-                # removed since, or its conversation was
-                continue
-            except Exception as error:
-                where = f"{key.outputs.directory}/{key.name}"
-                log.exception("%s is kept when the mount ends", where)
-                trio.from_thread.run_sync(self._drafts.note, key.view_id, where, str(error), trio_token=self._token)
+        with suppress(trio.RunFinishedError):
+            while True:
+                try:
+                    key = self._closed.get(timeout=_LOOK_SECONDS if self._waiting else None)
+                    if key is None:
+                        return
+                    self._try(key)
+                except queue.Empty:
+                    self._try_again()
+
+    def _try_again(self) -> None:
+        if not self._away():
+            now = time.monotonic()
+            for key in [key for key, one in self._waiting.items() if now >= one.again]:
+                self._try(key)
+
+    def _away(self) -> str:
+        replica = self._tree.store.replica
+        return replica.status() if replica is not None else ""
+
+    def _try(self, key: Key) -> None:
+        """Keep an output, or reserve its number if it is open; note why that has to wait."""
+        waiting = self._waiting.pop(key, None)
+        try:
+            if away := self._away():
+                raise Unreachable(away)
+            self._take(key)
+        except (FileNotFoundError, NotFound):
+            # removed since, or its conversation was
+            pass
+        except trio.RunFinishedError:
+            raise
+        except Exception as error:
+            if not isinstance(error, (StoreFailed, OSError)):
+                log.exception("%s/%s is not kept yet", key.outputs.directory, key.name)
+            with suppress(NotFound):
+                # else its conversation was removed
+                self._waiting[key] = self._in_loop(self._wait, key, str(error), waiting)
+            return
+        if waiting is not None:
+            self._in_loop(self._drafts.withdraw, waiting.note)
+
+    def _wait(self, key: Key, reason: str, waiting: _Waiting | None) -> _Waiting:
+        if waiting is None or waiting.reason != reason:
+            where = f"{key.outputs.directory}/{key.name}"
+            note = self._drafts.note(key.view_id, where, f"{reason}; it is on this disk, and kept as soon as it can be")
+            waiting = _Waiting(note, reason)
+        else:
+            waiting.interval = min(2 * waiting.interval, _AGAIN_SECONDS)
+        waiting.again = time.monotonic() + waiting.interval
+        return waiting
+
+    def _in_loop(self, call: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
+        return trio.from_thread.run_sync(call, *arguments, trio_token=self._token)
 
     def _take(self, key: Key) -> None:
-        path = trio.from_thread.run_sync(self.path, key, trio_token=self._token)
+        if self._in_loop(self._is_named_anew, key) or self._in_loop(self._is_open, key):
+            # it comes once more, or is kept once it is closed
+            return
+        path = self._in_loop(self.path, key)
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             before = os.fstat(fd)
             with self._tree.store.intake.reliance.relying():
                 output = self._artifacts.take(fd, key.name)
-                trio.from_thread.run_sync(self._keep, key, before, output, trio_token=self._token)
+                self._in_loop(self._keep, key, before, output)
         finally:
             os.close(fd)
+
+    def _is_named_anew(self, key: Key) -> bool:
+        """Have the number of an output reserved; return whether it has another then, with which programs go on."""
+        name = self._artifacts.reserve(self.context(key), key.outputs, key.name)
+        new = key._replace(name=name)
+        if new == key:
+            return False
+        self._hand_on(key, new)
+        for alias, listed in list(self._known.aliases.items()):
+            if alias._replace(name=listed) == key:
+                self._known.aliases[alias] = name
+                self._kernel.invalidate(Stale(self._place(alias), alias.name.encode()))
+        self._kernel.invalidate(Stale(self._place(key), key.name.encode()))
+        self._tree.renew(key.view_id)
+        self._goes_on(self._known.ino(key), new)
+        self._closed.put(new)
+        return True
+
+    def _hand_on(self, old: Key, new: Key) -> None:
+        for role in self._inodes.roles(OutputRole):
+            if role.key == old:
+                role.key = new
+
+    def _goes_on(self, ino: int, new: Key) -> None:
+        """Have an inode number lead to an output that has another name: the kernel knows it by that until it looks."""
+        self._known.forget(ino)
+        if ino in self._kernel.lookups:
+            self._tree.bind(ino, OutputFile(self._tree, ino, new))
 
     def _keep(self, key: Key, before: os.stat_result, output: Output) -> None:
         """Name an output whose content is in the store, unless it has changed meanwhile; called in the loop."""
@@ -269,10 +370,11 @@ class Outputs(Removing[Key, None]):
     def remove(self, node: OutputFile) -> None:
         """Remove an output: at once if it was never kept, else a moment later. Open files keep its content."""
         key = node.key
+        kept = self._kept(key)
         self._orphan(node)
         if self.growing(key):
             self._artifacts.drop(self.context(key), key.outputs, key.name)
-        if self._kept(key) is not None:
+        if kept is not None:
             self._hide(key)
         self._forget_names(key)
 
@@ -281,8 +383,17 @@ class Outputs(Removing[Key, None]):
         self._removed.hide(key.view_id, key, None)
 
     def _kept(self, key: Key) -> Output | None:
+        if self._waits(key):
+            # what has its name is another machine's
+            return None
         store = self._tree.store
         return kept_output(store.blobs, store.catalogue.entry(self.context(key)), key.outputs, key.name)
+
+    def _waits(self, key: Key) -> bool:
+        """Return whether an output is being written under a number that is not reserved yet."""
+        with suppress(FileNotFoundError):
+            return not self._artifacts.is_reserved(self.context(key), key.outputs, key.name)
+        return False
 
     def _orphan(self, node: OutputFile) -> None:
         """Keep the contents of an output that loses its name, for programs that have it open."""
@@ -342,6 +453,7 @@ class Outputs(Removing[Key, None]):
             return
         growing, kept = self.growing(old), self._kept(old)
         replaced = self.shown(new)
+        reserved = replaced is not None and not self._waits(new)
         if replaced is not None:
             self._orphan(replaced)
         if kept is not None:
@@ -354,20 +466,17 @@ class Outputs(Removing[Key, None]):
             path = self.path(new)
             durable.make_directories(path.parent)
             durable.replace(self.path(old), path)
+            self._artifacts.mark(self.context(new), new.outputs, new.name, reserved=reserved or kept is not None)
         else:
             # the writes to it were replaced, too
             self._artifacts.drop(self.context(new), new.outputs, new.name)
-        for role in self._inodes.roles(OutputRole):
-            if role.key == old:
-                role.key = new
+        self._hand_on(old, new)
         self._known.hidden.discard(new)
         self._forget_names(old)
         self.called(asked, new)
         for view_id in {old.view_id, new.view_id}:
             self._tree.renew(view_id)
-        # the kernel goes on to know it by its number, until it looks again
-        self._known.forget(source.ino)
-        self._tree.bind(source.ino, OutputFile(self._tree, source.ino, new))
+        self._goes_on(source.ino, new)
         self._kernel.invalidate(Stale(directory.ino, asked.name.encode()))
         if growing:
             self.keep(new)
@@ -376,6 +485,7 @@ class Outputs(Removing[Key, None]):
         """Turn a scratch file that is moved here into an output, replacing the one of that name."""
         key = self._new_name(asked, None)
         replaced = self.shown(key)
+        reserved = replaced is not None and not self._waits(key)
         if replaced is not None:
             self._orphan(replaced)
         to = self.path(key)
@@ -383,6 +493,7 @@ class Outputs(Removing[Key, None]):
         # programs that have it open go on with it
         source.hold()
         durable.replace(Path(os.fsdecode(path)), to)
+        self._artifacts.mark(self.context(key), key.outputs, key.name, reserved=reserved)
         self._known.hidden.discard(key)
         self.called(asked, key)
         self._inodes.be_candidate(source.ino, None)
@@ -399,7 +510,9 @@ class Outputs(Removing[Key, None]):
         """Make a scratch file at ``path`` of an output; EXDEV for a large one that is kept: programs copy it."""
         key = source.key
         to = Path(os.fsdecode(path))
+        kept = self._kept(key)
         if self.growing(key):
+            self._artifacts.mark(self.context(key), key.outputs, key.name, reserved=True)
             durable.replace(self.path(key), to)
         elif (output := source.output).size > LARGEST_COPY:
             raise FUSEError(errno.EXDEV)
@@ -412,7 +525,7 @@ class Outputs(Removing[Key, None]):
             return ScratchRole(earlier.fd if earlier.fd >= 0 else os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
         self._inodes.take_over(source.ino, OutputRole, goes_on)
-        if self._kept(key) is not None:
+        if kept is not None:
             self._hide(key)
         self._forget_names(key)
         self._known.forget(source.ino)

@@ -86,14 +86,18 @@ class Errors(OrderedDict[str, tuple[int, bytes]]):
     The oldest are forgotten.
     """
 
-    def add(self, subject: str, reason: str) -> None:
-        """Note that something about ``subject`` failed; a later note of the same subject replaces it."""
+    def add(self, subject: str, reason: str) -> str:
+        """Note that something about ``subject`` failed; a later note of the same subject replaces it.
+
+        Returns the name of the file that tells it.
+        """
         name = safe_name(subject.replace("/", "--") + ".txt")
         told = f"{visible.line(subject)}: {visible.lines(reason)}\n"
         self[name] = (now_ms(), told.encode(errors="replace"))
         self.move_to_end(name)
         if len(self) > _ERRORS_KEPT:
             self.popitem(last=False)
+        return name
 
 
 class DiskSpace(NamedTuple):

@@ -5,30 +5,34 @@ killed process, with the bytes that it had written. When an output ends, its con
 in the conversation's metadata, and the file is removed.
 
 In a space, another machine may begin an output at the same moment. So a number is reserved in the metadata, too, until
-the output ends: by a commit that nobody who reserves or ends another one may have come before.
+the output ends: by a commit that nobody who reserves or ends another one may have come before. Where that has to wait,
+as while the space is away, the output has a number that only this machine knows of, and a file that says so.
 """
 
 import logging
 import os
 import re
+import stat
 import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
 from store import paths
-from store.artifacts.names import Output, is_name, kept_output, kept_outputs, listed_name
+from store.artifacts.names import Output, free_name, is_name, kept_output, kept_outputs, listed_name
 from store.commit.intake import Intake
 from store.content.resolver import Reader
 from store.conversations.contexts import Contexts
 from store.conversations.library import Library
 from store.disk import durable, files
-from store.errors import Conflict, ConvfsError, NotFound, UsageError
+from store.errors import Conflict, ConvfsError, NotFound, Unreachable, UsageError
 from store.events.conversation import BEGUN, SORTS, Outputs
 
 log = logging.getLogger(__name__)
 
 _READ_AT_ONCE = 1 << 20
+_UNRESERVED = stat.S_ISVTX
+"""The bit in the mode of an output's file that says that its number is not reserved: a new name takes it along."""
 _FOLDER = re.compile(rf"([0-9]+)-({'|'.join(outputs.directory for outputs in SORTS)})")
 
 
@@ -54,12 +58,14 @@ class Artifacts:
     errors of the store.
     """
 
-    def __init__(self, root: Path, library: Library, contexts: Contexts, intake: Intake) -> None:
+    def __init__(self, root: Path, library: Library, contexts: Contexts, intake: Intake, holder: str = "") -> None:
+        """``holder`` is what a replica reserves numbers as, and no other; "" outside of spaces."""
         self._catalogue = library.catalogue
         self._blobs = library.contents.blobs
         self._contexts = contexts
         self._intake = intake
         self._root = root / paths.GROWING
+        self._holder = holder
         self._numbering = threading.Lock()
         """Held while an output is given its number."""
 
@@ -108,26 +114,73 @@ class Artifacts:
         return found
 
     def begin(
-        self, context: int, outputs: Outputs, asked: str, *, parent: str = "", leaving: Set[str] = frozenset()
+        self,
+        context: int,
+        outputs: Outputs,
+        asked: str,
+        *,
+        parent: str = "",
+        leaving: Set[str] = frozenset(),
+        may_wait: bool = False,
     ) -> str:
         """Begin an output with the name ``asked``, and return the name under which it is listed.
 
         ``parent`` is the id of the agent that started its agent; outputs that are ``leaving`` no longer hold a number.
-        Raises as :func:`listed_name`.
+        With ``may_wait``, its number is left to :meth:`reserve` while the space is away. Raises as :func:`listed_name`.
         """
         with self._numbering:
             while True:
                 begun = self._begun(context)
-                elsewhere = {key.removeprefix(outputs.key) for key in begun if key.startswith(outputs.key)}
-                taken = (self.listed(context, outputs).keys() | elsewhere) - leaving
+                taken = (self.listed(context, outputs).keys() | _names(begun, outputs)) - leaving
                 name = listed_name(outputs, asked, taken, parent=parent)
-                machine = self._catalogue.machine
+                bits = 0
+                try:
+                    self._reserve(context, outputs.key + name, begun)
+                except Conflict:
+                    continue
+                except Unreachable:
+                    if not may_wait:
+                        raise
+                    bits = _UNRESERVED
+                os.close(self.open(context, outputs, name, bits=bits))
+                return name
+
+    def _reserve(self, context: int, key: str, begun: dict[str, object]) -> None:
+        """Reserve the number of an output, if nobody has changed what is ``begun``; else raise Conflict."""
+        if self._holder and begun.get(key) != self._holder:
+            self._contexts.exchange_metadata(context, {BEGUN: {**begun, key: self._holder}}, {BEGUN: begun or None})
+
+    def is_reserved(self, context: int, outputs: Outputs, name: str) -> bool:
+        """Return whether the number of an output that is being written is reserved. Raises FileNotFoundError."""
+        return not os.stat(self.path(context, outputs, name)).st_mode & _UNRESERVED
+
+    def reserve(self, context: int, outputs: Outputs, name: str) -> str:
+        """Reserve the number of an output that is being written, if that had to wait; return the name that it has then.
+
+        That is another one, with the next number, if another machine has taken its own meanwhile.
+        """
+        path = self.path(context, outputs, name)
+        with self._numbering:
+            while path.exists() and not self.is_reserved(context, outputs, name):
+                begun = self._begun(context)
+                kept = kept_outputs(self._blobs, self._catalogue.entry(context), outputs).keys()
+                # without those of processes of this replica that were killed before they made the file
+                elsewhere = _names({key: holder for key, holder in begun.items() if holder != self._holder}, outputs)
+                free = free_name(outputs, name, kept | elsewhere | (self.growing(context, outputs).keys() - {name}))
                 with suppress(Conflict):
-                    if machine:
-                        now = {**begun, outputs.key + name: machine}
-                        self._contexts.exchange_metadata(context, {BEGUN: now}, {BEGUN: begun or None})
-                    os.close(self.open(context, outputs, name))
-                    return name
+                    self._reserve(context, outputs.key + free, begun)
+                    if free != name:
+                        durable.replace(path, self.path(context, outputs, free))
+                    self.mark(context, outputs, free, reserved=True)
+                    return free
+        return name
+
+    def mark(self, context: int, outputs: Outputs, name: str, *, reserved: bool) -> None:
+        """Note whether the number of an output that is being written is reserved; outside of spaces it always is."""
+        if self._holder:
+            path = self.path(context, outputs, name)
+            mode = stat.S_IMODE(os.stat(path).st_mode) & ~_UNRESERVED
+            os.chmod(path, mode if reserved else mode | _UNRESERVED)
 
     def _begun(self, context: int) -> dict[str, object]:
         """Return the outputs that machines of a space are writing, by their keys in metadata."""
@@ -144,11 +197,11 @@ class Artifacts:
         if changes:
             self._contexts.set_metadata(context, changes)
 
-    def open(self, context: int, outputs: Outputs, name: str) -> int:
-        """Open the file of an output for writing; return its descriptor."""
+    def open(self, context: int, outputs: Outputs, name: str, *, bits: int = 0) -> int:
+        """Open the file of an output for writing; return its descriptor. One that is made has ``bits`` in its mode."""
         path = self.path(context, outputs, name)
         durable.make_directories(path.parent)
-        return durable.open_file(path, create=True)
+        return durable.open_file(path, create=True, bits=bits)
 
     def add(self, context: int, outputs: Outputs, name: str, data: bytes, at: int | None = None) -> int:
         """Append to an output; return its length in bytes.
@@ -170,6 +223,7 @@ class Artifacts:
     def end(self, context: int, outputs: Outputs, name: str) -> Output:
         """Keep a written output, durably. An output that has ended is returned as it is."""
         try:
+            name = self.reserve(context, outputs, name)
             fd = self._growing(context, outputs, name)
         except NotFound:
             return self._found(context, outputs, name)
@@ -184,8 +238,9 @@ class Artifacts:
 
     def drop(self, context: int, outputs: Outputs, name: str) -> None:
         # in this order: while a space is away, the file stays with its number
-        with suppress(NotFound):
-            self._settle(context, outputs.key + name, {})
+        with suppress(NotFound, FileNotFoundError):
+            if self.is_reserved(context, outputs, name):
+                self._settle(context, outputs.key + name, {})
         with suppress(FileNotFoundError):
             durable.remove(self.path(context, outputs, name))
 
@@ -300,6 +355,11 @@ class Artifacts:
         except BaseException:
             self._contexts.set_metadata(target, {sort.key + to: before})
             raise
+
+
+def _names(begun: Mapping[str, object], outputs: Outputs) -> set[str]:
+    """Return the names of the outputs of one sort among those that are being written."""
+    return {key.removeprefix(outputs.key) for key in begun if key.startswith(outputs.key)}
 
 
 def _told(output: Output) -> dict[str, object]:

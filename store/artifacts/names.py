@@ -6,7 +6,7 @@ separately.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import PurePath
 
@@ -65,11 +65,24 @@ def listed_name(outputs: Outputs, asked: str, taken: Iterable[str], *, parent: s
     word = _UNFIT.sub("_", word.strip())
     if not may_name(word) or len(word.encode()) > _LONGEST:
         raise UsageError(f"{asked!r} is no name for an output: a word, of {_LONGEST} bytes at most")
-    counted = [found[1] for name in taken if (found := _number(outputs, name)) and found[0] == parent]
-    number = max(counted, default=-1) + 1
+    number = _next(outputs, taken, parent)
     if outputs is ARTIFACTS:
         return f"{number}.{word}{outputs.ending}"
     return f"{parent}{'.' if parent else ''}{number}-{word}{outputs.ending}"
+
+
+def free_name(outputs: Outputs, name: str, taken: Set[str]) -> str:
+    """Return the name of an output if its number is free, else the name with the next number."""
+    number = _number(outputs, name)
+    if number is None or all(_number(outputs, other) != number for other in taken):
+        return name
+    found = _parsed(outputs, name)
+    assert found is not None
+    return f"{name[: found.start('number')]}{_next(outputs, taken, number[0])}{name[found.end('number') :]}"
+
+
+def _next(outputs: Outputs, taken: Set[str], parent: str) -> int:
+    return max((found[1] for name in taken if (found := _number(outputs, name)) and found[0] == parent), default=-1) + 1
 
 
 def _number(outputs: Outputs, name: str) -> tuple[str, int] | None:

@@ -87,12 +87,15 @@ _ZEROS = bytes(1 << 20)
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 
 
-def open_file(path: Path, *, create: bool = False, read_only: bool = False) -> int:
-    """Open ``path`` and return its descriptor; ``create`` makes a missing file, for its owner alone (0600)."""
+def open_file(path: Path, *, create: bool = False, read_only: bool = False, bits: int = 0) -> int:
+    """Open ``path`` and return its descriptor; ``create`` makes a missing file, for its owner alone (0600).
+
+    A file that is made has other ``bits`` of the mode besides.
+    """
     flags = os.O_RDONLY if read_only else os.O_RDWR
     if create:
         flags |= os.O_CREAT
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_CLOEXEC, 0o600 | bits)
 
 
 def pwrite_all(fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:

@@ -103,7 +103,7 @@ MOVED_FROM = "moved_from"
 """The key of metadata for the projects that a conversation was in when they were moved."""
 
 BEGUN = "begun"
-"""The key of metadata for the outputs that machines of a space are writing: by key, the machine."""
+"""The key of metadata for the outputs that machines of a space are writing: by key, the machine and its number."""
 
 CAME_FROM = "came_from"
 """The key of metadata for the store, the machine and the path there that a conversation came from."""

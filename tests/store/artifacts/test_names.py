@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.artifacts.names import identity, is_name, listed_name, may_name
+from store.artifacts.names import free_name, identity, is_name, listed_name, may_name
 from store.errors import Conflict, UsageError
-from store.events.conversation import AGENTS, ARTIFACTS
+from store.events.conversation import AGENTS, ARTIFACTS, Outputs
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,18 @@ def test_every_new_name_has_a_number_of_its_own(words: list[str]) -> None:
     numbers = [identity(ARTIFACTS, name) for name in taken]
     assert len(set(numbers)) == len(numbers)
     assert all(re.fullmatch(r"[0-9]+\.[^/]+\.log", name, re.DOTALL) for name in taken)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "name", "taken", "free"),
+    [
+        (ARTIFACTS, "0.make.log", set(), "0.make.log"),
+        (ARTIFACTS, "0.make.log", {"1.make.log"}, "0.make.log"),
+        (ARTIFACTS, "0.make.log", {"0.make.log", "4.test.log"}, "5.make.log"),
+        (ARTIFACTS, "07.0.log", {"7.make.log"}, "8.0.log"),
+        (AGENTS, "0-Plan.md", {"0-Explore.md", "0-Explore.0-Plan.md"}, "1-Plan.md"),
+        (AGENTS, "0-Explore.0-Plan.md", {"0-Plan.md", "0-Explore.0-Look.md"}, "0-Explore.1-Plan.md"),
+    ],
+)
+def test_a_name_whose_number_is_taken_gets_the_next(outputs: Outputs, name: str, taken: set[str], free: str) -> None:
+    assert free_name(outputs, name, taken) == free

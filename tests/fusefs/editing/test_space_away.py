@@ -1,0 +1,176 @@
+"""Two machines of a space, each with its mount, while the servers go away and come back."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from fusefs.text.render import FileRenderer
+from store.events.conversation import ARTIFACTS, BEGUN
+from store.shared import remote
+from store.shared.space import Place
+from store.store import Store
+from tests.fusefs.editing.talk import LINES, Talk
+from tests.fusefs.editing.test_crashes import kill
+from tests.fusefs.tree.mounting import add, mounted, until
+from tests.proxy import Proxy
+from tests.servers import Postgres
+from tests.spaces import let_in
+
+
+class Two:
+    """Two replicas with one conversation; the line of each to the server can be cut. The second has its mount."""
+
+    def __init__(self, directory: Path, server: Postgres, held: ExitStack) -> None:
+        self.held = held
+        self.roots = [directory / name for name in "ab"]
+        self.lines = [held.enter_context(Proxy(server.port)) for _ in self.roots]
+        places = [
+            Place(postgres=server.url().replace(f":{server.port}/", f":{line.port}/"), objects=f"file://{directory}/o")
+            for line in self.lines
+        ]
+        name = f"away-{os.urandom(4).hex()}"
+        remote.init(places[0], name)
+        remote.join(places[0], name, self.roots[0], "a")
+        with Store.open(self.roots[0], renderer=FileRenderer()) as store:
+            self.context = add(store, LINES)
+        let_in(self.roots[0], self.roots[1], "b", places[1])
+        self.other = held.enter_context(Store.open(self.roots[1], renderer=FileRenderer()))
+
+    def mount(self, held: ExitStack) -> Talk:
+        return Talk(held.enter_context(mounted(self.roots[0])))
+
+    def kept_there(self) -> dict[str, bytes]:
+        """Return the outputs that the other machine has."""
+        self.other.writer.catch_up()
+        artifacts = self.other.artifacts
+        return {
+            name: artifacts.reader(self.context, ARTIFACTS, output).read(0, 1 << 20)
+            for name, output in artifacts.listed(self.context, ARTIFACTS).items()
+        }
+
+    def write_there(self, name: str, data: bytes) -> None:
+        listed = self.other.artifacts.begin(self.context, ARTIFACTS, name)
+        self.other.artifacts.add(self.context, ARTIFACTS, listed, data)
+        self.other.artifacts.end(self.context, ARTIFACTS, listed)
+
+    def nothing_is_reserved(self) -> bool:
+        self.other.writer.catch_up()
+        return BEGUN not in self.other.catalogue.entry(self.context).metadata
+
+
+@pytest.fixture
+def two(memory_path: Path, postgres: Postgres) -> Iterator[Two]:
+    with ExitStack() as held:
+        yield Two(memory_path, postgres, held)
+
+
+def lists(talk: Talk) -> dict[str, bytes]:
+    directory = talk.root / "artifacts"
+    return {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
+
+
+def test_an_output_that_is_begun_while_the_space_is_away_is_kept_later(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        two.lines[0].cut()
+        assert talk.shell("echo one | tee ../artifacts/make && cat ../artifacts/make && ls ../artifacts") == (
+            "one\none\n0.make.log\n"
+        )
+        until(lambda: "artifacts/0.make.log" in talk.errors and "cannot be reached" in talk.errors)
+        [line] = talk.errors.splitlines()
+        assert "it is on this disk, and kept as soon as it can be" in line
+        two.lines[0].heal()
+        until(lambda: two.kept_there() == {"0.make.log": b"one\n"})
+        until(lambda: talk.errors == "")
+        assert lists(talk) == {"0.make.log": b"one\n"}
+        assert two.nothing_is_reserved()
+
+
+def test_it_gets_another_number_if_another_machine_has_taken_its_own(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        two.lines[0].cut()
+        with (talk.root / "artifacts" / "make").open("wb", buffering=0) as writing:
+            writing.write(b"one\n")
+            two.write_there("make", b"another\n")
+            two.write_there("test", b"a test\n")
+            until(lambda: "0.make.log" in talk.errors)
+            two.lines[0].heal()
+            # while it is being written
+            until(lambda: sorted(lists(talk)) == ["0.make.log", "1.test.log", "2.make.log"])
+            writing.write(b"two\n")
+            assert (talk.root / "artifacts" / "make").read_bytes() == b"one\ntwo\n"
+            assert os.fstat(writing.fileno()).st_size == 8
+        kept = {"0.make.log": b"another\n", "1.test.log": b"a test\n", "2.make.log": b"one\ntwo\n"}
+        until(lambda: two.kept_there() == kept)
+        assert lists(talk) == kept
+        until(lambda: talk.errors == "")
+        assert two.nothing_is_reserved()
+
+
+def test_what_another_machine_has_under_its_number_is_not_removed_with_it(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        two.lines[0].cut()
+        (talk.root / "artifacts" / "make").write_bytes(b"one\n")
+        two.write_there("make", b"another\n")
+        os.unlink(talk.root / "artifacts" / "0.make.log")
+        two.lines[0].heal()
+        until(lambda: lists(talk) == {"0.make.log": b"another\n"})
+    assert two.kept_there() == {"0.make.log": b"another\n"}
+
+
+def test_it_outlives_a_daemon_that_is_killed(two: Two) -> None:
+    try:
+        with ExitStack() as held:
+            talk = two.mount(held)
+            two.lines[0].cut()
+            (talk.root / "artifacts" / "make").write_bytes(b"one\n")
+            (talk.root / "agents" / "Explore").write_bytes(b"found\n")
+            kill(talk.mount)
+    except AssertionError:
+        assert talk.mount.daemon.returncode is not None
+    two.write_there("make", b"another\n")
+    # mounted and unmounted while it is away
+    with ExitStack() as held:
+        talk = two.mount(held)
+        assert lists(talk) == {"0.make.log": b"one\n"}
+        until(lambda: "0.make.log" in talk.errors)
+    two.lines[0].heal()
+    with ExitStack() as held:
+        talk = two.mount(held)
+        until(lambda: lists(talk) == {"0.make.log": b"another\n", "1.make.log": b"one\n"})
+        assert (talk.root / "agents" / "0-Explore.md").read_bytes() == b"found\n"
+    assert two.kept_there() == {"0.make.log": b"another\n", "1.make.log": b"one\n"}
+    assert two.nothing_is_reserved()
+
+
+def test_closed_outputs_are_kept_when_the_space_is_back(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        with (talk.root / "artifacts" / "make").open("wb", buffering=0) as writing:
+            writing.write(b"one\n")
+            two.lines[0].cut()
+            writing.write(b"two\n")
+        until(lambda: "artifacts/0.make.log" in talk.errors)
+        assert not two.nothing_is_reserved()
+        two.lines[0].heal()
+        until(lambda: two.kept_there() == {"0.make.log": b"one\ntwo\n"})
+        until(lambda: talk.errors == "")
+        assert two.nothing_is_reserved()
+
+
+def test_two_files_that_are_moved_to_outputs_at_once_are_both_kept(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        (talk.root / "log").write_bytes(b"one\n")
+        two.lines[0].cut()
+        os.rename(talk.root / "log", talk.root / "artifacts" / "make")
+        two.write_there("make", b"another\n")
+        two.lines[0].heal()
+        kept = {"0.make.log": b"another\n", "1.make.log": b"one\n"}
+        until(lambda: two.kept_there() == kept)
+        until(lambda: lists(talk) == kept)
