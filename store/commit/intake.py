@@ -330,7 +330,7 @@ class Versions:
         best: tuple[int, int, Delta] | None = None
         alone = 0
         for depth, base in enumerate(chain[:_DEEPEST]):
-            data = nearest[1] if base == nearest[0] else self._read(base)
+            data = nearest[1] if base == nearest[0] else self._read(base) if self._there(base) else None
             if data is None:
                 continue
             delta = difference(data, body)
@@ -453,6 +453,8 @@ class Intake:
         """Brings records to the other machines of a space; None if alone."""
         self.prepare: Callable[[], None] = lambda: None
         """Called before packs are rewritten: it sees to what an earlier process may have left there."""
+        self.owes: Callable[[], bool] = lambda: False
+        """Says whether packs may have what the space has dropped: nothing that is new is to be made of that."""
         self.published: Callable[[tuple[int, int]], None] = lambda end: None
         """Called when everything in the packs, up to a place, is in the space or in its log."""
         self._outgoing: list[bytes] = []
@@ -475,6 +477,9 @@ class Intake:
 
         They stay as long as ``region`` is held.
         """
+        return self._packed(digests, region, gone=False)
+
+    def _packed(self, digests: Sequence[Hash], region: Region, *, gone: bool) -> set[Hash]:
         while True:
             epoch = self.reliance.epoch
             sound = {digest for digest in digests if digest in self._sound}
@@ -484,21 +489,23 @@ class Intake:
                 except ConvfsError:
                     continue
                 sound.add(digest)
-            noted = self.reliance.note(region, sound, epoch)
+            noted = self.reliance.note(region, sound, epoch, gone=gone)
             if noted is not None:
                 for digest in noted:
                     self.remember(digest)
                 return noted
 
     def packed_here(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
-        """Return the blobs that :meth:`packed` does, and that can be read without the space of this replica.
+        """Return the blobs that a pack holds intact, and that can be read without the space of this replica.
 
-        What the space does not know by its names must be made of these alone: it does not keep others for that.
+        What the space does not know by its names must be made of these alone: it does not keep others for that. They
+        count even if it does not hold them by their own names, but for what it has dropped and is still to be removed.
         """
         if self.publish is None:
             return self.packed(digests, region)
         # first: most are new, and an error would keep the region for as long as it is kept itself
-        return {digest for digest in self.packed(digests, region) if self._is_here(digest)}
+        there = self._packed(digests, region, gone=not self.owes())
+        return {digest for digest in there if self._is_here(digest)}
 
     def _is_here(self, digest: Hash) -> bool:
         if digest not in self._sound_here:
@@ -673,7 +680,7 @@ class Intake:
         new = [one for one in records if not held.issuperset(one[1])]
         self.write(new, region, logged=True)
         if not again:
-            self.doomed.restore([hash_key(name) for _record, names in new for name in names])
+            self.doomed.restore([hash_key(name) for _record, names in records for name in names])
         if held:
             # another machine may be about to name what it has brought once more
             self._touch_packs(sorted(held))

@@ -85,20 +85,23 @@ class Reliance:
         finally:
             self._local.region = before
 
-    def note(self, region: Region, found: Collection[Hash], epoch: int | None = None) -> set[Hash] | None:
+    def note(
+        self, region: Region, found: Collection[Hash], epoch: int | None = None, *, gone: bool = False
+    ) -> set[Hash] | None:
         """Rely on blobs that were ``found`` in the store, and return those that are still there.
 
         None if that may have changed since ``epoch``: look again. Blobs on their way into the packs have no epoch.
+        With ``gone``, those that the space does not hold count, too.
         """
         keys = {digest: hash_key(digest) for digest in found}
         with self._lock:
             if epoch not in (None, self.epoch):
                 return None
             region.keys.extend(keys.values())
-            doomed, gone = self._doomed, self.gone
-        if not doomed and not gone:
+            doomed, missing = self._doomed, () if gone else self.gone
+        if not doomed and not missing:
             return set(keys)
-        return {digest for digest, key in keys.items() if key not in doomed and key not in gone}
+        return {digest for digest, key in keys.items() if key not in doomed and key not in missing}
 
     def last(self, digest: Hash) -> None:
         """Rely for an hour on a blob that its owner may name only later."""

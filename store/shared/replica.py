@@ -134,6 +134,7 @@ class Replica:
         intake.publish = self._publish
         intake.published = self._note
         intake.prepare = self._prepare
+        intake.owes = lambda: self.owes
         writer.order = self
         writer.noted = self._note_shared
         writer.brought = lambda digests: intake.doomed.restore(map(hash_key, digests))

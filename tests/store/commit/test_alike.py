@@ -54,7 +54,6 @@ def deltas(store: Store) -> int:
     return sum(not isinstance(record, Damage) and record.compression == Compression.DELTA for record in records)
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 @pytest.mark.parametrize("make", [said, listed, plain])
 @pytest.mark.parametrize("size", [20 * KIB, MIB, 3 * MIB])
 def test_an_append_of_eight_bytes_more(memory_path: Path, make: Callable[[bytes], bytes], size: int) -> None:
@@ -89,7 +88,6 @@ def test_appends_that_wait_together(memory_path: Path) -> None:
         assert fsck(store) == []
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_one_that_grows(memory_path: Path) -> None:
     """As an output does that is appended again whenever there is more of it."""
     text = noise(2 * MIB)
@@ -163,7 +161,6 @@ def test_what_it_resembles_was_damaged(memory_path: Path) -> None:
         assert [finding.check for finding in fsck(store)] == ["packs"]
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_a_rebuilt_index_learns_them_anew(memory_path: Path) -> None:
     root, text = memory_path / "store", noise(100 * KIB)
     with Store.open(root) as store:

@@ -101,7 +101,6 @@ def places(store: Store) -> list[Compression]:
     return [record.compression for _, _, record in store.files.packs.scan() if not isinstance(record, Damage)]
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize("size", [100 * KIB, MIB, 3 * MIB])
 def test_one_line_of_much(root: Path, make: Make, size: int) -> None:
@@ -177,7 +176,6 @@ def test_any_number_of_edits(root: Path) -> None:
     assert taken(root) < 2 * MIB
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_edits_that_were_not_packed_when_the_process_was_killed(root: Path) -> None:
     text = noise(300 * KIB)
     context = begun(root, said("Look"), twice(text), said("Thanks"))
@@ -196,7 +194,7 @@ def test_edits_that_were_not_packed_when_the_process_was_killed(root: Path) -> N
         assert fsck(store) == []
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
+@pytest.mark.of_one_machine("what goes to the packs at once is no delta against what a replica has cut out of entries")
 def test_what_waits_in_the_journal_is_built_upon(root: Path) -> None:
     """The first of two edits is journalled, the other one brings so much that it goes to the packs at once."""
     texts = [noise(600 * KIB, seed) for seed in (1, 2)]
@@ -227,7 +225,6 @@ def test_a_record_that_is_new_and_edited_at_once_is_there_once(memory_path: Path
         assert places(store).count(Compression.DELTA) == 2
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_all_events_saved_together(memory_path: Path) -> None:
     """As a program does that writes ``events.json``: in another order, some changed, one new."""
     root, texts = memory_path / "store", [noise(200 * KIB, seed) for seed in range(4)]
@@ -240,7 +237,6 @@ def test_all_events_saved_together(memory_path: Path) -> None:
     assert taken(root) - before < LIMIT
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_each_of_several_strings_is_compared_with_its_own(memory_path: Path) -> None:
     def record(texts: list[bytes]) -> bytes:
         return json.dumps({"type": "user", "results": [text.decode() for text in texts]}).encode()
@@ -275,7 +271,6 @@ def test_what_resembles_nothing_is_stored_whole(memory_path: Path) -> None:
         assert Compression.DELTA not in places(store)
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_chains_are_short(memory_path: Path) -> None:
     """Each version changes so much that the first one does not resemble it any more."""
     root, text, context = memory_path / "store", noise(200 * KIB, 0), 0
@@ -302,7 +297,6 @@ def _contents(store: Store, context: int) -> list[tuple[bytes, int]]:
     return [(digest, len(content)) for digest, content in taken.contents]
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_damage_to_what_was_before_damages_what_is_built_upon_it_alone(memory_path: Path) -> None:
     root, text = memory_path / "store", noise(300 * KIB)
     context = begun(root, said("Look"), once(text), said("Thanks"), once(noise(300 * KIB, 2)))
@@ -337,7 +331,6 @@ def test_damage_to_what_was_before_damages_what_is_built_upon_it_alone(memory_pa
         assert all(isinstance(payload, bytes) for _turn, payload in store.contents.payloads(turns))
 
 
-@pytest.mark.of_one_machine("in a replica, what is cut out of an entry is no base of a delta")
 def test_content_that_was_damaged_and_written_again_is_no_delta_against_what_needs_it(memory_path: Path) -> None:
     root, text = memory_path / "store", noise(300 * KIB)
     context = begun(root, once(text))
