@@ -86,6 +86,13 @@ class Block(Struct, frozen=True, array_like=True, gc=False):
     data: bytes
 
 
+class Content(Struct, frozen=True, gc=False):
+    """The content of an event's file, which searches cover, and the line of the file in which it begins, from 1."""
+
+    text: str
+    first: int
+
+
 class _Block(Struct, frozen=True):
     """A block as it is read: where the file and the section of each record begin, and of the last one end.
 
@@ -258,8 +265,8 @@ class Texts(PerConversation):
         for row, event in self.library.viewer.events(rows):
             yield row, event if isinstance(event, ConvfsError) else draw(row.number, event)
 
-    def contents_of(self, rows: Iterable[EventRow]) -> Iterator[tuple[EventRow, str | None]]:
-        """Yield events with the contents of their files, which searches cover, in any order; None: it must be drawn.
+    def contents_of(self, rows: Iterable[EventRow]) -> Iterator[tuple[EventRow, Content | None]]:
+        """Yield events with the contents of their files, in any order; None: it must be drawn.
 
         Blocks are read only as far as that goes. While one is looked up, others are decompressed, on all cores.
         """
@@ -271,7 +278,7 @@ class Texts(PerConversation):
             _LOG.info(_DRAWN, error)
         yield from ((row, None) for row in left.values())
 
-    def _contents(self, rows: Mapping[int, EventRow]) -> Iterator[tuple[int, str]]:
+    def _contents(self, rows: Mapping[int, EventRow]) -> Iterator[tuple[int, Content]]:
         """Yield the contents that are kept, by turns, as ``rows`` are."""
         if self._db is None and not self._is_there():
             return
@@ -285,7 +292,7 @@ class Texts(PerConversation):
                 wanted.setdefault(number, []).append((place + turn - first, rows[turn]))
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(cores, "convfs-reading") as pool:
-            waiting: deque[Future[list[tuple[int, str]]]] = deque()
+            waiting: deque[Future[list[tuple[int, Content]]]] = deque()
             for number, asked in sorted(wanted.items()):
                 for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
                     waiting.append(pool.submit(self._contents_in, row, asked))
@@ -294,9 +301,9 @@ class Texts(PerConversation):
             for one in waiting:
                 yield from one.result()
 
-    def _contents_in(self, row: Row, asked: Sequence[tuple[int, EventRow]]) -> list[tuple[int, str]]:
+    def _contents_in(self, row: Row, asked: Sequence[tuple[int, EventRow]]) -> list[tuple[int, Content]]:
         """Return the contents at some places of a block, by turns, but for those that are not the rest of a file."""
-        found: list[tuple[int, str]] = []
+        found: list[tuple[int, Content]] = []
         with zstd.reading(self.db.checked("blocks", row)[1], _LARGEST_BLOCK) as read:
             [count] = _count.unpack(read(_count.size))
             sizes = struct.unpack(f"<{3 * count}I", read(_place.size * count))
@@ -306,7 +313,9 @@ class Texts(PerConversation):
         for place, event in there:
             content, size = sizes[3 * place : 3 * place + 2]
             if content and size == event.file_size:
-                found.append((event.turn, files[ends[place] - size + content : ends[place]].decode()))
+                start, end = ends[place] - size, ends[place]
+                text = files[start + content : end].decode()
+                found.append((event.turn, Content(text, files.count(b"\n", start, start + content) + 1)))
         return found
 
     def _kept(self, row: EventRow, *, section: bool) -> bytes | None:

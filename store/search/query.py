@@ -95,7 +95,8 @@ _OF_CONVERSATIONS: dict[str, Callable[[ContextEntry], Iterable[str]]] = {
     "is": lambda entry: (state for state, holds in _STATES.items() if holds(entry)),
 }
 """The filters that look at a conversation, and what each compares."""
-_OF_EVENTS = ("tool", "uri", "model")
+_IN_RECORDS = ("uri", "model")
+_OF_EVENTS = ("tool", *_IN_RECORDS)
 _IN_PART = ("title", "uri", "model")
 """The filters that take any part of a value."""
 _SETS = {"kind": _KINDS, "role": _ROLES}
@@ -145,6 +146,13 @@ class Query(Struct, frozen=True):
     def of_events(self) -> bool:
         """True if it asks for something that only an event has."""
         return bool(self.event) or self.kinds is not None
+
+    @property
+    def of_records(self) -> bool:
+        """True if it asks for something that only the record of an event tells, not its row or its text."""
+        return any(one.key in _IN_RECORDS for one in self.event) or any(
+            each.of_records for choice in self.either for each in choice
+        )
 
     def of(self, key: str) -> list[Filter]:
         """Return the filters of a name that must hold, but for negated ones."""

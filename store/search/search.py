@@ -57,8 +57,6 @@ _REMEMBERED = 4096
 _FEW = 100_000
 _FIRST = 24
 _MOST = 512
-_HELD_CHARACTERS = 4 << 20
-"""The most of contents that is held until hits are told of; of what is more, a hit is read."""
 _LATE = 512
 """The most turns outside the index that are looked at before those in it; more of them come after it."""
 
@@ -183,11 +181,19 @@ class _Found(Struct, frozen=True):
         """Return the lines to tell of."""
         return sorted(self.together or set[int]().union(*self.lines))[:most]
 
-    def holds(self, query: Query, entry: ContextEntry, time_ms: int) -> bool:
-        """Return whether a conversation and a time fit, too."""
-        return query.in_time(time_ms) and all(
-            any(each.means(entry) and each.in_time(time_ms) for each in choice) for choice in self.choices
-        )
+class _Told(Struct, frozen=True):
+    """What is told of an event that may be a hit: how good it is, lower is better, its lines, and what may be met."""
+
+    order: tuple[bool, ...]
+    lines: tuple[Line, ...]
+    choices: list[list[Query]]
+
+
+def _holds(query: Query, choices: list[list[Query]], entry: ContextEntry, time_ms: int) -> bool:
+    """Return whether a conversation and a time fit, too, where these choices are met but for that."""
+    return query.in_time(time_ms) and all(
+        any(each.means(entry) and each.in_time(time_ms) for each in choice) for choice in choices
+    )
 
 
 class Finder:
@@ -250,7 +256,7 @@ class Finder:
                 continue
             values = [entry.title, *entry.labels]
             found = _Seen(_one_each(values)).lines(query)
-            if found is None or not found.lines or not found.holds(query, entry, entry.updated_ms):
+            if found is None or not found.lines or not _holds(query, found.choices, entry, entry.updated_ms):
                 continue
             told = found.told(self._lines)
             if (told == [0] and _is_request(entry)) == by_request:
@@ -311,8 +317,8 @@ class Finder:
     def _best(self, candidates: Iterable[Sequence[int]]) -> list[Hit]:
         """Return the hits among some candidates; each candidate is turns that all show the same."""
         asked = [turns for turns in candidates if turns and (not self._scope.some or any(self._placed(turns)))]
-        contents = self._possible(asked)
-        asked = [turns for turns in asked if turns[0] in contents]
+        possible = self._possible(asked)
+        asked = [turns for turns in asked if turns[0] in possible]
         shown: list[tuple[Sequence[int], ShownTurn]] = []
         for turns, one in zip(asked, self._follower.reading.rows([turns[0] for turns in asked]), strict=True):
             # a damaged record is not that of the others
@@ -320,10 +326,11 @@ class Finder:
             if readable is not None and self._fits(readable[1], _time_of(readable), alone=len(turns) == 1):
                 shown.append((turns, readable))
         found: list[tuple[tuple[int, ...], list[Hit]]] = []
-        read = self._follower.library.viewer.events([row for _turns, (_turn, row) in shown])
-        for (turns, pair), (_row, event) in zip(shown, read, strict=True):
-            if not isinstance(event, ConvfsError):
-                found += self._look(event, pair, turns, contents[turns[0]])
+        read = self._follower.library.viewer.events([pair[1] for turns, pair in shown if possible[turns[0]] is None])
+        for turns, pair in shown:
+            told = possible[turns[0]] or self._read(*next(read))
+            if told is not None and (hits := self._hits(told, pair, turns)):
+                found.append(((-rank_of(pair[1].kind), *told.order, -hits[0].time_ms), hits))
         found.sort(key=itemgetter(0))
         return [hits[0] for _order, hits in found] + [hit for _order, hits in found for hit in hits[1:]]
 
@@ -336,28 +343,31 @@ class Finder:
             if entry is not None:
                 yield place, entry
 
-    def _possible(self, asked: Sequence[Sequence[int]]) -> dict[int, str | None]:
-        """Return the first turns of those candidates that may be hits, and the content of each; None: it is unread.
+    def _possible(self, asked: Sequence[Sequence[int]]) -> dict[int, _Told | None]:
+        """Return the first turns of those candidates that may be hits, and what is told of each; None: it is unread.
 
         What was measured and drawn of them tells, without a look at the records.
         """
-        contents: dict[int, str | None] = {turns[0]: None for turns in asked}
+        query = self._query
+        possible: dict[int, _Told | None] = {turns[0]: None for turns in asked}
         alone = {turns[0] for turns in asked if len(turns) == 1}
         fitting: list[EventRow] = []
-        for row in self._follower.library.views.rows([(turn, 1) for turn in contents], 1):
+        for row in self._follower.library.views.rows([(turn, 1) for turn in possible], 1):
             if self._fits(row, row.time_ms, alone=row.turn in alone):
                 fitting.append(row)
             else:
-                del contents[row.turn]
-        held = 0
-        for row, content in self._texts.contents_of(fitting) if self._query.terms else ():
+                del possible[row.turn]
+        for row, content in self._texts.contents_of(fitting) if query.spoken or query.without else ():
             if content is None:
                 continue
-            if not self._says(content):
-                del contents[row.turn]
-            elif (held := held + len(content)) <= _HELD_CHARACTERS:
-                contents[row.turn] = content
-        return contents
+            if query.of_records:
+                if not self._says(Text(content.text)):
+                    del possible[row.turn]
+            elif (told := self._look(_Seen(content.text, row), content.first)) is not None:
+                possible[row.turn] = told
+            else:
+                del possible[row.turn]
+        return possible
 
     def _fits(self, row: EventRow, time_ms: int, *, alone: bool) -> bool:
         """Return whether a turn meets the query, as far as can be told without reading it; ``time_ms`` 0: unknown.
@@ -371,49 +381,44 @@ class Finder:
             not alone or not time_ms or self._query.in_time(time_ms)
         )
 
-    def _says(self, content: str) -> bool:
-        text = Text(content)
+    def _says(self, text: Text) -> bool:
         return all(any(True for _line in term.lines(text)) for term in self._query.terms)
 
-    def _look(
-        self, event: Event, shown: ShownTurn, turns: Sequence[int], content: str | None
-    ) -> Iterator[tuple[tuple[int, ...], list[Hit]]]:
-        """Yield the places of an event that meets the query, and how good it is, the best first."""
-        query, row = self._query, shown[1]
-        seen = _Seen(self._follower.text(row, event) if content is None else content, row, event)
+    def _read(self, row: EventRow, event: Event | ConvfsError) -> _Told | None:
+        """Return what is told of an event that was read, None if it does not meet the query, or cannot be read."""
+        if isinstance(event, ConvfsError):
+            return None
+        renderer = self._follower.renderer
+        return self._look(_Seen(self._follower.text(row, event), row, event), renderer.first_line(row.number, event))
+
+    def _look(self, seen: _Seen, first: int) -> _Told | None:
+        """Return what is told of an event whose content begins at line ``first`` of its file."""
+        query, text = self._query, seen.text
         found = seen.lines(query)
         if found is None:
-            return
-        hits = self._hits(event, seen.text, found, shown, turns)
-        if hits:
-            phrase = query.phrase is not None and query.phrase.whole(seen.text)
-            whole = all(term.whole(seen.text) for term in query.terms)
-            yield (-rank_of(row.kind), not phrase, not whole, not found.together, -hits[0].time_ms), hits
+            return None
+        phrase = query.phrase is not None and query.phrase.whole(text)
+        whole = all(term.whole(text) for term in query.terms)
+        shown = dict.fromkeys(found.told(self._lines), False)
+        if self._before or self._after:
+            last = len(text.lines)
+            for line in list(shown):
+                for near in range(max(line - self._before, 0), min(line + self._after + 1, last)):
+                    shown.setdefault(near, True)
+        lines = tuple(Line(first + line, text.lines[line], context) for line, context in sorted(shown.items()))
+        return _Told((not phrase, not whole, not found.together), lines, found.choices)
 
-    def _hits(self, event: Event, text: Text, found: _Found, shown: ShownTurn, turns: Sequence[int]) -> list[Hit]:
+    def _hits(self, told: _Told, shown: ShownTurn, turns: Sequence[int]) -> list[Hit]:
         """Return the places of an event that meets the query, the last changed conversation first."""
         placed = sorted(self._placed(turns), key=lambda place: (place[1].updated_ms, place[1].id), reverse=True)
         rows = {shown[0].turn_id: shown}
         rows |= {one[0].turn_id: one for one in self._readable([turn for turn in turns if turn not in rows])}
-        told = self._told(text, found.told(self._lines))
-        hits: list[Hit] = []
-        for place, entry in placed:
-            row = rows.get(place.turn)
-            if row is not None and found.holds(self._query, entry, time_ms := _time_of(row)):
-                first = self._follower.renderer.first_line(place.number, event)
-                lines = tuple(Line(first + line, text.lines[line], context) for line, context in told)
-                hits.append(Hit(entry, row[1], time_ms, lines))
-        return hits
-
-    def _told(self, text: Text, lines: Sequence[int]) -> list[tuple[int, bool]]:
-        """Return some lines and those around them, and whether each is only around one."""
-        shown = dict.fromkeys(lines, False)
-        if self._before or self._after:
-            last = len(text.lines)
-            for line in lines:
-                for near in range(max(line - self._before, 0), min(line + self._after + 1, last)):
-                    shown.setdefault(near, True)
-        return sorted(shown.items())
+        return [
+            Hit(entry, row[1], time_ms, told.lines)
+            for place, entry in placed
+            if (row := rows.get(place.turn)) is not None
+            and _holds(self._query, told.choices, entry, time_ms := _time_of(row))
+        ]
 
 
 def _growing(blocks: Iterable[int]) -> Iterator[list[int]]:

@@ -23,7 +23,7 @@ from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
-from store.search import search
+from store.search.line import Line
 from store.service.call import Holder
 from store.store import Store
 from store.texts import BLOCK_BYTES
@@ -263,7 +263,11 @@ def test_contents_are_those_that_would_be_drawn(store: Store, monkeypatch: pytes
     fill(store)
     assert blocks(store) > 2 * 4
     renderer = FileRenderer()
-    expected = {row.turn: renderer.content(store.records.event(row)) for row in rows}
+    events = {row: store.records.event(row) for row in rows}
+    expected = {
+        row.turn: texts.Content(renderer.content(event), renderer.first_line(row.number, event))
+        for row, event in events.items()
+    }
     for some in (rows, rows[::-7], rows[5:6], []):
         told = [(row.turn, content) for row, content in store.texts.contents_of(some)]
         assert sorted(told) == sorted((row.turn, expected[row.turn]) for row in some)
@@ -300,7 +304,7 @@ def test_a_block_is_read_only_as_far_as_its_contents_go(store: Store, monkeypatc
     rows = shown(store, context)
     [(_row, content)] = store.texts.contents_of(rows[2:3])
     assert content is not None
-    assert content.startswith("2 ")
+    assert content.text.startswith("2 ")
     assert sum(taken) < 4 * rows[0].file_size
 
 
@@ -308,6 +312,8 @@ def test_a_search_reads_what_was_drawn(store: Store, monkeypatch: pytest.MonkeyP
     context = talk(store, "green tea", "black coffee", *(f"{number} tea leaves, and {LONG}" for number in range(30)))
     while store.search.step():
         pass
+    row = shown(store, context)[1]
+    line = Line(FileRenderer().first_line(2, store.records.event(row)), "black coffee")
     read: list[EventRow] = []
     real = store.viewer.events
 
@@ -325,6 +331,11 @@ def test_a_search_reads_what_was_drawn(store: Store, monkeypatch: pytest.MonkeyP
     assert read == []
     [hit] = store.search.run("coffee")
     assert (hit.conversation.id, hit.row.number) == (context, 2)
+    assert hit.lines == (line,)
+    assert [*store.search.run("tea kind:user")] != []
+    assert read == []
+    # only the record tells what model it is of
+    assert [*store.search.run("coffee -model:opus")] == [hit]
     assert [row.number for row in read] == [2]
 
 
@@ -346,9 +357,6 @@ def test_an_expression_without_words_looks_at_no_record_that_does_not_say_it(
     turns = {row.number: row.turn for row in shown(store, context)}
     assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
     assert set(asked) == {turns[8], turns[901]}
-    # what is too much to be held is read once more
-    monkeypatch.setattr(search, "_HELD_CHARACTERS", len(LONG) + 10)
-    assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
     # some were not drawn yet: these are read
     store.texts.renew()
     assert {hit.row.turn for hit in store.search.run(r"/\!\?/") if hit.row} == {turns[8], turns[901]}
