@@ -160,7 +160,6 @@ def test_overlays_keep_what_is_seen_through_them(tmp_path: Path) -> None:
         assert fsck(store) == []
 
 
-@pytest.mark.of_one_machine("a pack that was thinned for all may come once more, and goes the next time")
 def test_what_metadata_names_stays(store: Store) -> None:
     with store:
         context = begin(store, range(3))
