@@ -4,6 +4,7 @@
 in which writers could not change their own keys.
 """
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,6 +27,8 @@ from tests.spaces import until
 from tests.store.shared.test_archive import archive
 
 FROZEN = Path(__file__).parents[2] / "frozen"
+SCHEMAS = {3: "500e44ba16b01c41a433ac3f1232b8515bbf18f24d60bf8c83d91be173a03cef"}
+"""The SHA-256 of each schema that says its version. A server that has one keeps it until the number rises."""
 SECRET = b"sk-live-4f9c2d71aa0e"
 
 
@@ -150,6 +153,12 @@ def test_a_space_of_before_there_were_logins_is_opened_by_its_owner(
     with psycopg.connect(url) as connection:
         rows = connection.execute("SELECT DISTINCT role FROM convfs.login").fetchall()
     assert rows == [("admin",)]
+
+
+def test_a_schema_that_was_changed_has_a_number_of_its_own() -> None:
+    changed = "SCHEMA was changed: raise VERSION, and add the SHA-256 under that number"
+    assert hashlib.sha256(postgres.SCHEMA.encode()).hexdigest() == SCHEMAS[postgres.VERSION], changed
+    assert max(SCHEMAS) == postgres.VERSION
 
 
 def test_a_newer_schema_is_left_alone(url: str, tmp_path: Path) -> None:
