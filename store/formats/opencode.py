@@ -484,11 +484,17 @@ class Opencode(DatabaseFormat):
         queries = {f"{table}.{column}": f"SELECT max({column}) FROM {table}" for table, column in there}
         return {name: database.execute(query).fetchone()[0] for name, query in queries.items()}
 
-    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
+    def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> sqlite.News | None:
+        now, names = self.marks(database), dict[object, None]()
+        if now.keys() != since.keys():
+            return None
+        for mark, value in since.items():
+            # where there was nothing yet, everything is new
+            found = database.execute(_MARKS[mark], [value if value is not None else -1])
+            names |= dict.fromkeys(name for (name,) in found)
         begun = "SELECT * FROM session WHERE id = ?1 AND EXISTS (SELECT 1 FROM message WHERE session_id = ?1)"
-        for name in sqlite.written_since(database, _MARKS, since):
-            for session in dictionaries(database, begun, name):
-                yield from _lines_of(database, session)
+        some = (session for name in names for session in dictionaries(database, begun, name))
+        return (line for session in some for line in _lines_of(database, session)), now
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""

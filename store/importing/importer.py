@@ -75,7 +75,8 @@ class ImportReport(Struct):
     ``opaque`` counts records too large to be looked into. ``errors`` lists, a line each, what could not be imported, or
     was left out of a session that was; ``warnings``, a line a session, missing content that it refers to, which stays a
     reference, or that much of its text is in no event. ``conversations`` are the names of the new and changed ones.
-    ``tools`` are the counts by format; ``planned`` is what a dry run would have brought.
+    ``tools`` are the counts by format; ``planned`` is what a dry run would have brought. ``put_off``: in so many
+    seconds, a database that is watched is to be looked at again, for what was left out as it costs much.
     """
 
     imported: int = 0
@@ -91,6 +92,7 @@ class ImportReport(Struct):
     pruned: int = 0
     tools: dict[str, Counts] | UnsetType = UNSET
     planned: list[Planned] | UnsetType = UNSET
+    put_off: float | UnsetType = UNSET
 
 
 class Importer:
@@ -409,6 +411,8 @@ class _Run(Struct):
                 break
         if found is None:
             return False
+        if file.put_off:
+            self.report.put_off = file.put_off
         self.report.errors += file.problems
         self.report.pruned += file.left_out
         self.arrived |= group.arrived

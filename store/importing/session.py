@@ -433,6 +433,8 @@ class FileImport(_Import):
         self._unclaimed = unclaimed
         self.overtaken = False
         """True if another machine has brought in some of it meanwhile: it is to be imported once more."""
+        self.put_off = 0.0
+        """The seconds in which to look again for what a look at a database has put off, 0 if that is nothing."""
         self._imported = read_as(file.metadata, ImportedFile) if file else None
         self._heads: dict[str, int] = {}
         """The tips, by conversation, whose records are in the file instead of those that were imported from it."""
@@ -521,6 +523,7 @@ class FileImport(_Import):
         found = self._format.changed(source, imported.marks, scratch)
         if found is None:
             return None
+        self.put_off = self._format.put_off(source.main)
         rendered, marks = found
         try:
             with Snapshot(rendered, scratch) as snapshot:
@@ -528,7 +531,9 @@ class FileImport(_Import):
                 places = self._bring(snapshot, parts, stamps, progress) if parts else []
         finally:
             rendered.unlink()
-        if places and all(place.context for place in places):
+        # the last row is read at every look, and the layout of thousands of conversations is large
+        is_news = marks != imported.marks or any(brought.done.changed for brought in self._brought)
+        if is_news and places and all(place.context for place in places):
             known = imported.read_layout(self._store)
             if (layout := known.renewed(places)) != known:
                 # the hash of the whole is not known now

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event
 
 from inotify_simple import INotify, flags  # type: ignore[import-untyped]  # it has no annotations
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from store.errors import ConvfsError
 from store.formats.registry import FORMATS
@@ -227,6 +227,8 @@ class Watching:
         """The times since when files have ended within a line."""
         self._unread: dict[Path, float] = {}
         """Directories to import as a whole, and when."""
+        self._put_off: dict[Path, float] = {}
+        """Databases of which something was left out, and when to look at them again."""
         self._failed: dict[Path, str] = {}
         """The last error of each path that could not be imported, so that it is logged once."""
         self._warned: set[str] = set()
@@ -250,6 +252,9 @@ class Watching:
                 until = min(look, self._settling.next() or look)
                 noticed = notices.read(until - time.monotonic())
                 now = time.monotonic()
+                for path in [path for path, at in self._put_off.items() if at <= now]:
+                    del self._put_off[path]
+                    self._import(path)
                 for path in noticed.changed:
                     self._settling.changed(_main_file(path), now)
                 if noticed.missed:
@@ -331,6 +336,8 @@ class Watching:
             if line not in self._warned:
                 self._warned.add(line)
                 log.warning("%s", line)
+        if report.put_off is not UNSET:
+            self._put_off[path] = time.monotonic() + report.put_off
         if report.conversations:
             self._told(report)
         return True

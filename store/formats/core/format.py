@@ -283,6 +283,10 @@ class Format(Protocol):
         """
         return None
 
+    def put_off(self, path: Path) -> float:
+        """Return the seconds until :meth:`changed` tells what it left out of a file as it costs much; 0: nothing."""
+        return 0.0
+
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
         """Write to ``target`` the file ``original``, from which a rendition was made, so that it says ``rendition``.
 

@@ -40,6 +40,7 @@ from store.disk.files import temporary_folder
 from store.errors import DamageError, UsageError
 from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget, check_file
 from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source, Span, Titled
+from store.formats.core.json_view import is_strict_json
 from store.formats.core.look import Look, open_regular
 
 MAGIC = b"SQLite format 3\0"
@@ -261,7 +262,6 @@ Found = Mapping[str, object]
 """A row as SQLite gives it: cells by column."""
 
 _REFUSED = (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG)
-_decode_json = msgspec.json.Decoder().decode
 HEADER = b'{"begins":'
 """The beginning of a conversation's first line."""
 
@@ -336,13 +336,9 @@ def cells_of(
         if column in keys or column not in found:
             continue
         value = found[column]
-        if column in documents:
-            if isinstance(value, bytes) and (text := unpacked(value)) is not None:
-                value = text if _is_document(text) else value
-            if isinstance(value, str) and _is_document(value):
-                json[column] = Raw(value.encode())
-                continue
-        if isinstance(value, bytes):
+        if column in documents and (document := _document(value)) is not None:
+            json[column] = document
+        elif isinstance(value, bytes):
             blobs[column] = b2a_base64(value, newline=False).decode()
         else:
             cells[column] = plain(value)
@@ -370,18 +366,6 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
             raise
         # a damaged page ends its table: the rows before it are kept
         return
-
-
-def written_since(
-    database: sqlite3.Connection, queries: Mapping[str, str], marks: Mapping[str, Mark]
-) -> list[object]:
-    """Return what queries, by the names of marks, find written since these; each is given one that it begins at."""
-    found: dict[object, None] = {}
-    for mark, value in marks.items():
-        if (query := queries.get(mark)) is not None:
-            # where there was nothing yet, everything is new
-            found |= dict.fromkeys(name for (name,) in database.execute(query, [value if value is not None else -1]))
-    return list(found)
 
 
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
@@ -442,14 +426,13 @@ def _as_held(value: Cell | bytes, present: object) -> Cell | bytes:
     return present if unpacked(present) == value else zstd.compress(value.encode())
 
 
-def _is_document(text: str) -> bool:
-    if text[:1] not in ("{", "[") or "\n" in text or "\r" in text:
-        return False
-    try:
-        _decode_json(text)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+def _document(value: object) -> Raw | None:
+    """Return the JSON that a cell holds, as it is or compressed, if that is an object or a list on one line."""
+    text = unpacked(value) if isinstance(value, bytes) else value
+    if not isinstance(text, str) or text[:1] not in ("{", "[") or "\n" in text or "\r" in text:
+        return None
+    document = text.encode()
+    return Raw(document) if is_strict_json(document) else None
 
 
 def plain(value: object) -> Cell:
@@ -586,6 +569,10 @@ def quoted(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+News = tuple[Iterator[Row], dict[str, Mark]]
+"""Lines of conversations, and the marks up to which these are all."""
+
+
 class DatabaseFormat(Format):
     """A tool that keeps its conversations in a database, all of them in one."""
 
@@ -625,12 +612,12 @@ class DatabaseFormat(Format):
             return write_lines(self.lines(database), scratch)
 
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
-        """Return marks such as the number of the last row, by which :meth:`lines_since` tells what is new."""
+        """Return marks such as the number of the last row, by which :meth:`news` tells what is new."""
         return {}
 
-    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
-        """Yield the lines of all conversations that may have changed since marks."""
-        return iter(())
+    def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> News | None:
+        """Return the lines of all conversations that may have changed since marks, and new marks; None: read all."""
+        return None
 
     def reached(self, source: Source) -> dict[str, Mark]:
         with suppress(UsageError), in_place(source.main) as database:
@@ -641,9 +628,10 @@ class DatabaseFormat(Format):
         for _ in range(_FEW_ATTEMPTS):
             try:
                 with in_place(source.main) as database:
-                    if database is None or (now := self.marks(database)).keys() != since.keys():
+                    if database is None or (news := self.news(source.main, database, since)) is None:
                         return None
-                    rendered = write_lines(self.lines_since(database, since), scratch, source.main)
+                    lines, now = news
+                    rendered = write_lines(lines, scratch, source.main)
                 return rendered, now
             except UsageError:
                 time.sleep(_PAUSE_S)

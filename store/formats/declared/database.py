@@ -1,6 +1,7 @@
 """A described format whose sessions are rows of a database."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from store.formats.core.sqlite import (
     Begins,
     DatabaseFormat,
     Found,
+    News,
     Row,
     cells_of,
     columns_of,
@@ -38,6 +40,8 @@ from store.formats.declared.inside import Item, cut, filled, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
 from store.ids import hash_bytes
 
+_SHARE, _LONG_S = 100, 0.01
+"""A walk through tables for what has changed that takes long is not repeated for so many times its processor time."""
 _FRAME, _AT, _NAME = "frame", "item", "name"
 """The parts of ``about`` that lines of a document and of its messages have: places, positions and keys."""
 
@@ -56,12 +60,21 @@ class DeclaredDatabase(DatabaseFormat):
         self.lenses = (self._lens,)
         self.main_type = self._lens.type_name
         self.resuming = resuming_of(said)
+        self._may_walk_from: dict[Path, float] = {}
+        self._put_off: set[Path] = set()
+        """The databases in which a walk was due before that."""
         self.schemas: Sequence[Mapping[str, Set[str]]] = [schema for kind in self.kinds for schema in kind.schemas()]
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
+        return self._lines(database, ((kind, None) for kind in self._present(database)))
+
+    def _lines(
+        self, database: sqlite3.Connection, kinds: Iterable[tuple["_Sessions", Sequence[object] | None]]
+    ) -> Iterator[Row]:
+        """Yield the lines of all sessions of each kind, or of some of them."""
         begun = 0
-        for kind in self._present(database):
-            for line in kind.lines(database, begun):
+        for kind, only in kinds:
+            for line in kind.lines(database, begun, only):
                 begun += line.begins is not None
                 yield line
 
@@ -74,18 +87,27 @@ class DeclaredDatabase(DatabaseFormat):
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
         present = self._present(database)
         try:
-            found = [dict(kind.marks(database)) for kind in present]
+            found = [kind.marks(database) for kind in present]
         except sqlite3.OperationalError:
             # rows without numbers
             return {}
         return {name: value for marks in found for name, value in marks.items()} if all(found) else {}
 
-    def lines_since(self, database: sqlite3.Connection, since: Mapping[str, Mark]) -> Iterator[Row]:
-        begun = 0
-        for kind in self._present(database):
-            for line in kind.lines(database, begun, kind.since(database, since)):
-                begun += line.begins is not None
-                yield line
+    def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> News | None:
+        present = self._present(database)
+        if {name for kind in present for name in kind.marked(database)} != since.keys():
+            return None
+        may_walk, began = time.monotonic() >= self._may_walk_from.get(path, 0.0), time.thread_time()
+        found = [kind.written(database, since, touched=may_walk) for kind in present]
+        if may_walk and (took := time.thread_time() - began) >= _LONG_S:
+            self._may_walk_from[path] = time.monotonic() + took * _SHARE
+        (self._put_off.discard if may_walk else self._put_off.add)(path)
+        marks = {name: value for _names, reached in found for name, value in reached.items()}
+        only = [names for names, _reached in found]
+        return self._lines(database, zip(present, only, strict=True)), {**since, **marks}
+
+    def put_off(self, path: Path) -> float:
+        return max(self._may_walk_from[path] - time.monotonic(), 0.1) if path in self._put_off else 0.0
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a message; sessions stay."""
@@ -242,34 +264,48 @@ class _Sessions(Struct):
         """The column that tells sessions apart: of their ids, or of their rows where these are in documents."""
         return self._own[0] if "." in self.said.id else self.said.id
 
-    def marks(self, database: sqlite3.Connection) -> Iterator[tuple[str, Mark]]:
-        """Yield the number of the last row of messages, and the highest of the columns that rise with changes."""
+    def marked(self, database: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+        """Return what marks are of, tables with columns: the numbers of rows, and what rises with changes."""
         said = self.said
-        if table := said.messages or (said.changed and said.sessions):
-            yield table, database.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0]
-        for column in columns_of(database, said.sessions).intersection(said.touched):
-            query = f"SELECT max({quoted(column)}) FROM {quoted(said.sessions)}"
-            yield f"{said.sessions}.{column}", database.execute(query).fetchone()[0]
+        touched = columns_of(database, said.sessions).intersection(said.touched)
+        table = said.messages or said.sessions
+        numbers = {table: (table, "rowid")} if said.messages or said.changed or touched else {}
+        return numbers | {f"{said.sessions}.{column}": (said.sessions, quoted(column)) for column in touched}
 
-    def since(self, database: sqlite3.Connection, marks: Mapping[str, Mark]) -> list[object]:
-        """Return the names of the sessions that may have changed since marks; of equal ones, too.
-
-        The last row may be written anew, and a clock may stand still.
-        """
-        said = self.said
-        queries = {
-            f"{said.sessions}.{column}": (
-                f"SELECT {quoted(self._named)} FROM {quoted(said.sessions)} WHERE {quoted(column)} >= ?1"
-            )
-            for column in said.touched
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        """Return the number of the last row of messages, and the highest of the columns that rise with changes."""
+        return {
+            name: database.execute(f"SELECT max({column}) FROM {quoted(table)}").fetchone()[0]
+            for name, (table, column) in self.marked(database).items()
         }
-        of = f"SELECT DISTINCT {quoted(said.of)} FROM {quoted(said.messages)} WHERE rowid >= ?1"
-        queries[said.messages or said.sessions] = said.changed or of
-        return sqlite.written_since(database, queries, marks)
 
-    def lines(
-        self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None
-    ) -> Iterator[Row]:
+    def written(
+        self, database: sqlite3.Connection, since: Mapping[str, Mark], *, touched: bool
+    ) -> tuple[list[object], dict[str, Mark]]:
+        """Return the names of the sessions that may have changed since marks, of equal ones too, and new marks.
+
+        The last row may be written anew, and a clock may stand still. Without an index, SQLite walks through a table
+        for the columns that rise: only if ``touched``.
+        """
+        said, named = self.said, quoted(self._named)
+        names: dict[object, None] = {}
+        marks: dict[str, Mark] = {}
+        for mark, (table, column) in self.marked(database).items():
+            # where there was nothing yet, everything is new
+            lowest = since[mark] if since[mark] is not None else -1
+            if column == "rowid":
+                of = quoted(said.of) if said.messages else named
+                query = said.changed or f"SELECT DISTINCT {of} FROM {quoted(table)} WHERE rowid >= ?1"
+                names |= dict.fromkeys(name for (name,) in database.execute(query, [lowest]))
+                marks[mark] = database.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0]
+            elif touched:
+                query = f"SELECT {named}, {column} FROM {quoted(table)} WHERE {column} >= ?1 ORDER BY {column}"
+                found = database.execute(query, [lowest]).fetchall()
+                names |= dict.fromkeys(name for name, _value in found)
+                marks[mark] = found[-1][1] if found else since[mark]
+        return list(names), marks
+
+    def lines(self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None) -> Iterator[Row]:
         """Yield the lines of all sessions, or of those ``only``; ``begun`` conversations come before them."""
         said = self.said
         columns = columns_of(database, said.sessions)

@@ -3,12 +3,14 @@
 import itertools
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from fusefs.text.render import FileRenderer
 from store.formats.core import sqlite
@@ -241,7 +243,7 @@ def test_little_of_a_large_database_is_read(
     assert b"7 says 4" in lines
     assert lines.count(b'"begins"') <= 2
     assert path.stat().st_size > 2 << 20
-    # Kiro has the time behind the text, and no index: SQLite walks through all of it
+    # Kiro has the time behind the text, and no index: SQLite walks through all of it, if that was not put off
     assert read < path.stat().st_size / LEAST_OF_IT or write is kiro
 
 
@@ -303,3 +305,41 @@ def test_a_database_in_the_middle_of_a_change_waits(store: Store, made: tuple[Pa
     database.commit()
     report = taken(store, path)
     assert report.grown == 1
+
+
+def test_walks_through_a_table_without_an_index_are_put_off_and_new_rows_are_not(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data.sqlite3"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode = wal;" + KIRO)
+        for session in range(5):
+            kiro(database, session, 2)
+        database.commit()
+        assert taken(store, path).imported == 5
+        # as if it were large
+        monkeypatch.setattr("store.formats.declared.database._LONG_S", 0.0)
+        monkeypatch.setattr("store.formats.declared.database._SHARE", 1e9)
+        kiro(database, 1, 3)
+        database.commit()
+        report = taken(store, path)
+        assert (report.grown, report.put_off) == (1, UNSET)
+        kiro(database, 2, 3)
+        database.commit()
+        report = taken(store, path)
+        assert (report.grown, report.imported) == (0, 0)
+        assert report.put_off is not UNSET
+        kiro(database, 5, 2)
+        database.commit()
+        report = taken(store, path)
+        assert (report.grown, report.imported) == (0, 1)
+        assert report.put_off is not UNSET
+        # the last row, too, is seen at once
+        kiro(database, 5, 3)
+        database.commit()
+        assert taken(store, path).grown == 1
+        later = time.monotonic() + 1e12
+        monkeypatch.setattr("store.formats.declared.database.time.monotonic", lambda: later)
+        report = taken(store, path)
+        assert (report.grown, report.put_off) == (1, UNSET)
+    assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
