@@ -379,6 +379,8 @@ _JOURNALLED_TURNS = 2 << 20
 _CACHED_HEADS = 65_536
 _ROOM_BYTES = 1 << 20
 """The bytes of the disk that are left for the index and the logs."""
+_GRANTED_BYTES = 1 << 20
+"""The bytes that commits may take before the disk is asked again, where it has more room than that."""
 _MANY = 500
 """How many entries that come at once may not be all that there are."""
 _PATIENCE = 2
@@ -447,6 +449,8 @@ class Writer:
         """The reason why nothing may be written, "" if it may."""
         self._failure: str = ""
         self._closed = False
+        self._granted = 0
+        """The bytes that the disk had room for when it was last asked, and that no commit has taken."""
         notes = Notes(index.db)
         self.keys = Keys(notes)
         self._applying = Applying(index, head_log, self.keys.filed)
@@ -725,7 +729,11 @@ class Writer:
         return True
 
     def _make_room(self, size: int) -> None:
-        self.check_room(2 * size)
+        need = 2 * size
+        if need > self._granted:
+            self.check_room(need)
+            self._granted = need + (_GRANTED_BYTES if self.has_room(need + 2 * _GRANTED_BYTES) else 0)
+        self._granted -= need
         self.backlog.pace()
         while not self.journal.room(size):
             self.switch()
@@ -883,6 +891,7 @@ class Writer:
 
     def take(self) -> Generation:
         """Switch to another journal; return the contents of the one that was in use."""
+        self._granted = 0
         try:
             self.journal.switch()
         except OSError as error:

@@ -64,6 +64,7 @@ def test_nobody_is_refused_for_what_was_never_done(tmp_path: Path, monkeypatch: 
         first, second = (Request(context, turns=turns(store, text), expected_head=0) for text in (b"1", b"2"))
         with monkeypatch.context() as patch:
             patch.setattr(store.writer, "has_room", lambda _size=0: False)
+            patch.setattr(store.writer, "_granted", 0)
             store.writer.submit_all([first, second])
             assert [type(request.error) for request in (first, second)] == [StoreFull, StoreFull]
         second.error = None
