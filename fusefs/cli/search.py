@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
     from fusefs.daemon.answers import HitLine
     from store.search.terms import Term
+    from store.search.unread import Unread
 
 Take = Callable[[list["HitLine"]], None]
 _Form = Callable[[], AbstractContextManager[Take]]
@@ -79,7 +80,7 @@ def search(store: Path | None, query: tuple[str, ...], limit: int | None, as_jso
 
         form = partial(_grouped, partial(_spans, parse(said, now_ms()).spoken))
     with _telling(store, form) as (backend, take):
-        backend.call(operations.search(said, limit or 0), take)
+        _tell(backend.call(operations.search(said, limit or 0), take))
 
 
 @click.command(short_help="Print the lines that match a pattern.")
@@ -141,7 +142,13 @@ def grep(
         patterns, fixed, ignore_case, whole_words, " ".join(words), invert, near[0] or 0, near[1] or 0, include
     )
     with _telling(store, _array if as_json else _paths if paths else _counts if count else form) as (backend, take):
-        backend.call(asked, take)
+        _tell(backend.call(asked, take))
+
+
+def _tell(unread: Unread) -> None:
+    """Say what a search has not looked at."""
+    if unread.turns:
+        echo(f"convfs: {visible.line(str(unread))}", err=True)
 
 
 @contextmanager
@@ -162,7 +169,7 @@ def _telling(store: Path | None, form: _Form) -> Iterator[tuple[Backend, Take]]:
 
             left = backend.call(operations.file_turns(0.0)).turns
             if left > _MANY:
-                echo(f"convfs: {left} records are not indexed yet: they are read after all others", err=True)
+                echo(f"convfs: {left} records are not indexed yet: they are looked at after all others", err=True)
             yield backend, take
         backend.call(operations.file_turns(FILING_SECONDS))
     if not found:

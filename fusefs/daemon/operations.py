@@ -3,13 +3,18 @@
 import time
 from collections.abc import Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from fusefs.daemon.answers import BlameLine, Difference, DiffSums, HitLine, HoldingLine, Known, State, Unfiled
 from store.errors import ConvfsError, UsageError
+from store.search.unread import Unread
 from store.service.call import Emit, Holder, Table, chunked
 from store.service.operations import line_of
+
+if TYPE_CHECKING:
+    from store.search.terms import Term
 
 _PAGE = 200
 _LINES_AT_ONCE = 2000
@@ -72,30 +77,38 @@ def blame(holder: Holder, emit: Emit[list[BlameLine]], paths: tuple[str, ...], t
         emit(told[start : start + _LINES_AT_ONCE])
 
 
-@SHOWN.pages(420)
-def search(holder: Holder, query: str, limit: int = 0) -> Iterator[list[HitLine]]:
-    """Search, as ``convfs search`` does; at most ``limit`` events are told (0: all)."""
+@SHOWN.telling(420)
+def search(holder: Holder, emit: Emit[list[HitLine]], query: str, limit: int = 0) -> Unread:
+    """Search, as ``convfs search`` does; at most ``limit`` events are told (0: all). Returns what was not looked at."""
     from fusefs.daemon.hits import hit_lines
 
-    pages = holder.store.search.pages(query, limit or None, lines=_LINES_OF_A_HIT)
-    return hit_lines(holder.store, pages)
+    unread = Unread()
+    pages = holder.store.search.pages(query, limit or None, lines=_LINES_OF_A_HIT, unread=unread)
+    for page in hit_lines(holder.store, pages):
+        emit(page)
+    return unread
 
 
-@SHOWN.pages(421)
+@SHOWN.telling(421)
 def grep(
-    holder: Holder, pattern: str, fixed: bool = False, ignore_case: bool = False, words: bool = False, where: str = ""
-) -> Iterator[list[HitLine]]:
+    holder: Holder,
+    emit: Emit[list[HitLine]],
+    pattern: str,
+    fixed: bool = False,
+    ignore_case: bool = False,
+    words: bool = False,
+    where: str = "",
+) -> Unread:
     """Look for a regular expression, or a text if it is ``fixed``; ``where`` has filters of a query."""
-    from fusefs.daemon.hits import hit_lines
     from store.search.terms import term_of
 
-    term = term_of([pattern], fixed=fixed, ignore_case=ignore_case, words=words)
-    return hit_lines(holder.store, holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT))
+    return _grep(holder, emit, term_of([pattern], fixed=fixed, ignore_case=ignore_case, words=words), where)
 
 
-@SHOWN.pages(423)
+@SHOWN.telling(423)
 def grep_around(
     holder: Holder,
+    emit: Emit[list[HitLine]],
     patterns: tuple[str, ...],
     fixed: bool = False,
     ignore_case: bool = False,
@@ -105,17 +118,32 @@ def grep_around(
     before: int = 0,
     after: int = 0,
     include: tuple[str, ...] = (),
-) -> Iterator[list[HitLine]]:
+) -> Unread:
     """As ``grep``, for any of some patterns, with so many lines ``before`` and ``after`` each line.
 
     ``invert``: the lines that match none. ``include``: only in files whose names fit one of these.
     """
-    from fusefs.daemon.hits import hit_lines
     from store.search.terms import term_of
 
     term = term_of(patterns, fixed=fixed, ignore_case=ignore_case, words=words, invert=invert)
-    pages = holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT, around=(before, after))
-    return hit_lines(holder.store, pages, include)
+    return _grep(holder, emit, term, where, (before, after), include)
+
+
+def _grep(
+    holder: Holder,
+    emit: Emit[list[HitLine]],
+    term: "Term",
+    where: str,
+    around: tuple[int, int] = (0, 0),
+    include: tuple[str, ...] = (),
+) -> Unread:
+    from fusefs.daemon.hits import hit_lines
+
+    unread = Unread()
+    pages = holder.store.search.grep(term, where, lines=_LINES_OF_A_HIT, around=around, unread=unread)
+    for page in hit_lines(holder.store, pages, include):
+        emit(page)
+    return unread
 
 
 @SHOWN.call(422)

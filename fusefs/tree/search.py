@@ -32,6 +32,7 @@ from store.events.event import Kind
 from store.filenames import cut, safe_name, shown_name, unique
 from store.ids import Hash, now_ms
 from store.search.search import Hit
+from store.search.unread import Unread
 from store.store import Store
 
 HITS = "hits.txt"
@@ -113,13 +114,14 @@ class Hits(Asked):
         self.links: dict[str, Found] = {}
         self._lines: list[str] = []
         self._has_more = False
+        self._unread = Unread()
         super().__init__(tree.workers.begin(self._search), tree.changes)
 
     def _search(self) -> None:
         """Search; done by a thread, while others look at what has been found."""
         store = self._tree.store
         paths = Paths(store)
-        for page in store.search.pages(self._query, _MOST + 1, lines=_LINES):
+        for page in store.search.pages(self._query, _MOST + 1, lines=_LINES, unread=self._unread):
             # pages without a hit come, too
             if self._tree.workers.is_ended:
                 return
@@ -144,6 +146,8 @@ class Hits(Asked):
             lines.append("… still searching: look again")
         elif self._has_more:
             lines.append(f"… and more: these are the {_MOST} best")
+        if self._unread.turns:
+            lines.append(f"… {self._unread}")
         return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 

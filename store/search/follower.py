@@ -344,6 +344,8 @@ class Follower(Derived):
         """File documents, ``until`` a monotonic time at most; what :meth:`step` does besides can wait."""
         with self._filing:
             try:
+                if time.monotonic() >= self._again:
+                    self._try_again()
                 while time.monotonic() < until and self._file_some():
                     pass
                 self._file_read()

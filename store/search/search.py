@@ -6,7 +6,8 @@ and the titles and labels of conversations, as ``metadata.json`` shows them. Whe
 request, that tells of it; such a title comes last, and only where nothing else of its conversation was found.
 
 **Exact.** The index says which documents can be hits; their texts say which ones are. Documents that are not in the
-index yet are looked at without it.
+index yet are looked at without it. What cannot be read, as while the space of a replica is away, is counted, for who
+asked to be told.
 
 **Best first.** Documents come in the order of their numbers, the highest first: what people and models said to each
 other, then what models thought and asked of tools, then what tools returned; the latest that came in first within
@@ -50,6 +51,7 @@ from store.search.needs import lines_with
 from store.search.query import Query, parse
 from store.search.reader import ShownTurn
 from store.search.terms import Term, Text
+from store.search.unread import Unread
 from store.texts import Texts
 from store.upkeep.recovery import Files
 
@@ -197,7 +199,10 @@ def _holds(query: Query, choices: list[list[Query]], entry: ContextEntry, time_m
 
 
 class Finder:
-    """One query. ``lines`` is the most lines that are told of a hit, ``around`` how many before and after each, too."""
+    """One query. ``lines`` is the most lines that are told of a hit, ``around`` how many before and after each, too.
+
+    ``unread`` counts what cannot be read.
+    """
 
     def __init__(
         self,
@@ -207,7 +212,9 @@ class Finder:
         query: Query,
         lines: int,
         around: tuple[int, int] = (0, 0),
+        unread: Unread | None = None,
     ) -> None:
+        self._unread = Unread() if unread is None else unread
         self._follower = follower
         self._holders = holders
         self._texts = texts
@@ -267,10 +274,23 @@ class Finder:
 
     def _late(self, unfiled: Sequence[int]) -> Iterator[list[Hit]]:
         for ids in batched(unfiled[::-1], _LATE):
-            shown = [pair for pair in self._follower.reading.rows(ids) if not isinstance(pair, ConvfsError)]
+            shown: list[ShownTurn] = []
+            for pair in self._follower.reading.rows(ids):
+                if isinstance(pair, ConvfsError):
+                    self._unread.note(pair)
+                else:
+                    shown.append(pair)
+            # those that could not be measured, of which it is not known what they show
+            unsure = [row for _turn, row in shown if row.unsure]
+            unread: set[int] = set()
+            for row, event in self._follower.library.viewer.events(unsure) if unsure else ():
+                if isinstance(event, ConvfsError):
+                    self._unread.note(event)
+                    unread.add(row.turn)
             alike: dict[object, list[int]] = {}
             for turn, row in shown:
-                alike.setdefault(key_of(turn, row), []).append(turn.turn_id)
+                if row.turn not in unread:
+                    alike.setdefault(key_of(turn, row), []).append(turn.turn_id)
             yield self._best(list(alike.values()))
 
     def _pages(self) -> Iterator[list[list[int]]]:
@@ -323,12 +343,14 @@ class Finder:
         for turns, one in zip(asked, self._follower.reading.rows([turns[0] for turns in asked]), strict=True):
             # a damaged record is not that of the others
             readable = one if isinstance(one, tuple) else next(self._readable(turns[1:]), None)
-            if readable is not None and self._fits(readable[1], _time_of(readable), alone=len(turns) == 1):
+            if readable is None:
+                self._unread.note(one, len(turns))
+            elif self._fits(readable[1], _time_of(readable), alone=len(turns) == 1):
                 shown.append((turns, readable))
         found: list[tuple[tuple[int, ...], list[Hit]]] = []
         read = self._follower.library.viewer.events([pair[1] for turns, pair in shown if possible[turns[0]] is None])
         for turns, pair in shown:
-            told = possible[turns[0]] or self._read(*next(read))
+            told = possible[turns[0]] or self._read(*next(read), len(turns))
             if told is not None and (hits := self._hits(told, pair, turns)):
                 found.append(((-rank_of(pair[1].kind), *told.order, -hits[0].time_ms), hits))
         found.sort(key=itemgetter(0))
@@ -384,9 +406,13 @@ class Finder:
     def _says(self, text: Text) -> bool:
         return all(any(True for _line in term.lines(text)) for term in self._query.terms)
 
-    def _read(self, row: EventRow, event: Event | ConvfsError) -> _Told | None:
-        """Return what is told of an event that was read, None if it does not meet the query, or cannot be read."""
+    def _read(self, row: EventRow, event: Event | ConvfsError, turns: int) -> _Told | None:
+        """Return what is told of an event that was read, None if it does not meet the query, or cannot be read.
+
+        So many ``turns`` show it.
+        """
         if isinstance(event, ConvfsError):
+            self._unread.note(event, turns)
             return None
         renderer = self._follower.renderer
         return self._look(_Seen(self._follower.text(row, event), row, event), renderer.first_line(row.number, event))
@@ -460,18 +486,30 @@ class Search(Follower):
         """
         return chain.from_iterable(self.pages(query, limit, lines=lines))
 
-    def pages(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
-        """As :meth:`run`, as many at a time as are looked at at once; some pages may be empty."""
-        return _first(self._pages(Finder(self, self.holders, self._texts, parse(query, now_ms()), lines)), limit)
+    def pages(
+        self, query: str, limit: int | None = None, *, lines: int = 100, unread: Unread | None = None
+    ) -> Iterator[list[Hit]]:
+        """As :meth:`run`, as many at a time as are looked at at once; some pages may be empty.
+
+        ``unread`` counts what could not be looked at.
+        """
+        asked = parse(query, now_ms())
+        return _first(self._pages(Finder(self, self.holders, self._texts, asked, lines, unread=unread)), limit)
 
     def grep(
-        self, term: Term, where: str = "", *, lines: int = 100, around: tuple[int, int] = (0, 0)
+        self,
+        term: Term,
+        where: str = "",
+        *,
+        lines: int = 100,
+        around: tuple[int, int] = (0, 0),
+        unread: Unread | None = None,
     ) -> Iterator[list[Hit]]:
         """As :meth:`pages`, for one term and the filters of a query, in events alone; see :class:`Finder`."""
         filters = parse(where, now_ms()) if where.strip() else Query()
         if filters.terms or filters.without or any(each.terms for choice in filters.either for each in choice):
             raise UsageError(f"{where}: a pattern is followed by filters alone (project:, role:, after:)")
-        return Finder(self, self.holders, self._texts, replace(filters, terms=(term,)), lines, around).pages()
+        return Finder(self, self.holders, self._texts, replace(filters, terms=(term,)), lines, around, unread).pages()
 
     def _pages(self, finder: Finder) -> Iterator[list[Hit]]:
         found: set[int] = set()

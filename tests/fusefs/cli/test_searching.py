@@ -70,7 +70,7 @@ def test_it_says_so_where_much_is_not_indexed(talked: User) -> None:
         items = [Append(json.dumps({**line, "number": number}).encode(), TYPE) for number in range(1500)]
         store.contexts.append_many(context, items)
     done = talked.convfs("search", "bolt", "--limit", 3)
-    assert done.stderr == "convfs: 1500 records are not indexed yet: they are read after all others\n"
+    assert done.stderr == "convfs: 1500 records are not indexed yet: they are looked at after all others\n"
     assert len(done.stdout.splitlines()) == 3
     # meanwhile they were indexed
     assert talked.convfs("search", "bolt", "--limit", 3).stderr == ""

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -45,10 +46,10 @@ searching = threading.Event()
 search_pages = Search.pages
 
 
-def pages(self: Search, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[list[Hit]]:
+def pages(self: Search, query: str, limit: int | None = None, **how: Any) -> Iterator[list[Hit]]:  # noqa: ANN401 - passed on
     searching.set()
     held_up.wait()
-    return search_pages(self, query, limit, lines=lines)
+    return search_pages(self, query, limit, **how)
 
 
 Search.pages = pages  # type: ignore[method-assign]

@@ -3,7 +3,10 @@
 import errno
 import os
 import random
+import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -27,6 +30,12 @@ from tests.spaces import let_in
 SESSIONS = 6
 
 
+def convfs(store: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command on a store."""
+    command = [Path(sys.executable).with_name("convfs"), "--store", store, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
 def sessions(directory: Path) -> list[Path]:
     """Write sessions of a MB each that compress badly."""
     paths = []
@@ -37,6 +46,43 @@ def sessions(directory: Path) -> list[Path]:
         paths.append(directory / f"s{number}.jsonl")
         paths[-1].write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines))
     return paths
+
+
+@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
+def test_a_search_says_what_it_could_not_look_at(
+    postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
+) -> None:
+    place, name = Place(postgres=postgres.url(), objects=s3.url), "searched"
+    remote.init(place, name)
+    a, b = memory_path / "a", memory_path / "b"
+    remote.join(place, name, a, "a")
+    with Store.open(a, renderer=FileRenderer()) as store:
+        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
+    with Proxy(s3.port) as line:
+        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+        with Store.open(b, renderer=FileRenderer()):
+            # it knows of all, and has read nothing
+            pass
+        line.cut()
+        asked = ["search", "role:user Question"], ["grep", "Question 3"]
+        for words in asked:
+            done = convfs(b, *words)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert re.fullmatch(r"convfs: 12 records were not searched: pack .*cannot be reached.*\n", done.stderr)
+        line.heal()
+        done = convfs(b, *asked[0])
+        assert (len(done.stdout.splitlines()), done.stderr) == (SESSIONS, "")
+        # by now there is an index of words
+        shutil.rmtree(b / paths.CACHE)
+        (b / paths.TEXTS).unlink(missing_ok=True)
+        line.cut()
+        done = convfs(b, *asked[1])
+        assert re.fullmatch(r"convfs: 1 record was not searched: pack .* is not here: .*\n", done.stderr)
+        with mounted(b) as mount:
+            hits = mount.root / "search" / asked[0][1] / "hits.txt"
+            assert re.fullmatch(r"… 6 records were not searched: pack .* is not here: .*\n", hits.read_text())
+        line.heal()
+        assert len(convfs(b, *asked[0]).stdout.splitlines()) == SESSIONS
 
 
 @pytest.mark.logs("is not here|cannot be reached", sometimes=True)
