@@ -5,6 +5,9 @@
  * for a request, reads them from the device itself, answers those that it can, and leaves the first other one to
  * fuse_session_receive_buf. All of this happens in the one thread that answers requests, so nothing is ever answered
  * between a change and what follows from it. Where anything is not as expected, libfuse reads, as it does without this.
+ *
+ * A second function stands in for the one of libfuse that puts an entry into a listing, so that it may go out without
+ * an inode: then the kernel passes its name on, and keeps nothing of it.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -29,7 +32,7 @@
 #endif
 
 /* The number of what Python finds here: one more with every change of that. */
-#define INTERFACE 2
+#define INTERFACE 3
 /* The largest request that libfuse asks for: 256 pages to be written, and their header. */
 #define REQUEST_BYTES ((256 + 1) * 4096)
 /* Numbers of open files from here on are given here, and lower ones in Python. */
@@ -183,17 +186,22 @@ typedef struct {
     char *request;
     size_t waiting;       /* bytes of a request that libfuse is to take; 0: none */
     int between;          /* whether pyfuse3 has received a request from here */
+    int between_entries;  /* whether it has put an entry into a listing from here */
+    int names_only;       /* whether those that it puts into one go out without their inodes */
 } Opens;
 
 static Opens *current;
 typedef int receiver(void *session, struct buffer *buffer);
 static receiver *receive;
 int fuse_session_receive_buf(void *session, struct buffer *buffer);
+typedef size_t adder(void *request, char *buffer, size_t size, const char *name, const void *entry, off_t position);
+static adder *add_entry;
+adder fuse_add_direntry_plus;
 static int own_memory; /* whether any buffer may have been allocated here */
 
-/* Returns libfuse's function of a caller that was given the one below. */
-static receiver *
-theirs(void *caller)
+/* Returns libfuse's function of a name, for a caller that was given the one of that name here. */
+static void *
+theirs(void *caller, const char *name, void *ours)
 {
     Dl_info info;
     void *handle, *found;
@@ -201,9 +209,9 @@ theirs(void *caller)
     if (dladdr(caller, &info) == 0 || (handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) == NULL)
         return NULL;
     /* what this object was linked with is searched, not what is there for all to see */
-    found = dlsym(handle, "fuse_session_receive_buf");
+    found = dlsym(handle, name);
     dlclose(handle);
-    return found == (void *)fuse_session_receive_buf ? NULL : (receiver *)found;
+    return found == ours ? NULL : found;
 }
 
 int
@@ -222,8 +230,11 @@ fuse_session_receive_buf(void *session, struct buffer *buffer)
         if (current != NULL)
             /* nobody has looked at what comes */
             table_clear(&current->listed);
-        if (receive == NULL && (receive = theirs(__builtin_return_address(0))) == NULL)
-            return -ENOSYS;
+        if (receive == NULL) {
+            void *found = theirs(__builtin_return_address(0), "fuse_session_receive_buf", fuse_session_receive_buf);
+            if ((receive = (receiver *)found) == NULL)
+                return -ENOSYS;
+        }
         return receive(session, buffer);
     }
     if (buffer->memory == NULL) {
@@ -238,6 +249,26 @@ fuse_session_receive_buf(void *session, struct buffer *buffer)
     buffer->size = size;
     buffer->flags = 0;
     return (int)size;
+}
+
+size_t
+fuse_add_direntry_plus(void *request, char *buffer, size_t size, const char *name, const void *entry, off_t position)
+{
+    size_t taken;
+
+    if (add_entry == NULL) {
+        void *found = theirs(__builtin_return_address(0), "fuse_add_direntry_plus", fuse_add_direntry_plus);
+        if ((add_entry = (adder *)found) == NULL)
+            return SIZE_MAX; /* more than there is room for */
+    }
+    taken = add_entry(request, buffer, size, name, entry, position);
+    if (current != NULL) {
+        current->between_entries = 1;
+        if (current->names_only && buffer != NULL && taken <= size)
+            /* the number of the file stays in the entry */
+            ((struct fuse_direntplus *)buffer)->entry_out.nodeid = 0;
+    }
+    return taken;
 }
 
 static int64_t
@@ -530,6 +561,17 @@ opens_adopt(Opens *self, PyObject *argument)
 }
 
 static PyObject *
+opens_names_only(Opens *self, PyObject *argument)
+{
+    int wanted = PyObject_IsTrue(argument);
+
+    if (wanted < 0)
+        return NULL;
+    self->names_only = wanted && self->between_entries;
+    return PyBool_FromLong(self->names_only);
+}
+
+static PyObject *
 opens_turn(Opens *self, PyObject *arguments)
 {
     int fd, result;
@@ -610,6 +652,7 @@ static PyMethodDef methods[] = {
     {"clear", (PyCFunction)opens_clear, METH_NOARGS, NULL},
     {"is_open", (PyCFunction)opens_is_open, METH_O, NULL},
     {"adopt", (PyCFunction)opens_adopt, METH_O, NULL},
+    {"names_only", (PyCFunction)opens_names_only, METH_O, NULL},
     {"turn", (PyCFunction)opens_turn, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

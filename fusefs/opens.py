@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Protocol
 
-_INTERFACE = 2
+_INTERFACE = 3
 REQUEST = 1
 """The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
@@ -53,6 +53,12 @@ class Opens(Protocol):
         """Return the inode of an open file that Python was not asked about, and be asked about its release.
 
         Raises KeyError if there is no such open file.
+        """
+
+    def names_only(self, wanted: bool) -> bool:
+        """Say whether entries put into a listing from now on name a file and tell no more; return whether they do.
+
+        The kernel counts no lookup for such an entry.
         """
 
 
@@ -104,6 +110,9 @@ class AllAsked:
 
     def adopt(self, handle: int) -> int:
         raise KeyError(handle)
+
+    def names_only(self, wanted: bool) -> bool:
+        return False
 
 
 _flags = sys.getdlopenflags()

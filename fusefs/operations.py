@@ -43,6 +43,11 @@ from store.filenames import NAME_MAX
 log = logging.getLogger(__name__)
 
 _BLOCK = 4096
+_TOLD = 8192
+"""The entries of a listing whose attributes the kernel is told, too; and as many more each time it then looks any up.
+
+Whoever lists more and looks at none wants names: all else would cost the kernel an inode each, and us a lookup.
+"""
 _FORGOTTEN_AT_ONCE = 512
 """The inodes that are forgotten while other requests wait."""
 PREFIX = b"user.convfs."
@@ -65,6 +70,10 @@ class OpenDirectory(Struct):
     entries: Iterator[DirEntry] = iter(())
     position: int = -1
     waiting: DirEntry | None = None
+    told: int = _TOLD
+    """The position up to which attributes are told, too."""
+    names_only: bool = False
+    """True if none were told with the last reply."""
 
 
 class OpenFile(Struct):
@@ -96,6 +105,8 @@ class Operations(pyfuse3.Operations):
         self._files: dict[int, OpenFile] = {}
         self._handles: dict[int, Handle] = {}
         self._directories: dict[int, OpenDirectory] = {}
+        self._only_named: set[int] = set()
+        """Directories whose listings went on with names only, and in which nothing was looked up since."""
         self._scratch = self._entry(Attributes(0, 0, 0, 0))
 
     def _entry(self, attributes: Attributes) -> EntryAttributes:
@@ -117,6 +128,7 @@ class Operations(pyfuse3.Operations):
     @question
     def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         directory = self._directory(parent_inode, name)
+        self._only_named.discard(parent_inode)
         node = self.gestures.find(directory, name)
         if node is None or (self.desk.copies.busy and self.desk.copies.hides(ctx.pid, directory, name, node)):
             raise FUSEError(errno.ENOENT)
@@ -252,19 +264,36 @@ class Operations(pyfuse3.Operations):
         count = self.lookups.add
         scratch = self._scratch
         reached = opened.position
+        names_only = self._are_names_enough(opened) and self.tree.opens.names_only(True)
+        fill = _fill_identity if names_only else _fill
         try:
             for entry in entries:
                 position, attributes = entry.position, entry.attributes
-                _fill(scratch, attributes)
+                fill(scratch, attributes)
                 if not reply(token, entry.name, scratch, position):
                     opened.waiting = entry
                     return
                 reached = position
                 # the kernel takes no reference for these two
-                if position > 2:
+                if position > 2 and not names_only:
                     count(attributes.ino)
         finally:
             opened.position = reached
+            if names_only:
+                self.tree.opens.names_only(False)
+
+    def _are_names_enough(self, opened: OpenDirectory) -> bool:
+        """Return whether whoever lists a directory has been told of many entries, and has looked at none."""
+        if opened.position < opened.told:
+            return False
+        ino = opened.node.ino
+        if opened.names_only and ino not in self._only_named:
+            opened.names_only = False
+            opened.told = opened.position + _TOLD
+            return False
+        self._only_named.add(ino)
+        opened.names_only = True
+        return True
 
     def _listing(self, directory: Directory, start: int) -> Iterator[DirEntry]:
         """Yield ``.``, ``..`` and the entries of a directory that come after position ``start``."""
@@ -281,7 +310,9 @@ class Operations(pyfuse3.Operations):
 
     @handler
     def releasedir(self, fh: int) -> None:
-        waiting = self._directories.pop(fh).waiting
+        opened = self._directories.pop(fh)
+        self._only_named.discard(opened.node.ino)
+        waiting = opened.waiting
         if waiting is not None and waiting.attributes.ino not in self.lookups:
             self.desk.forget(waiting.attributes.ino)
 
@@ -649,6 +680,11 @@ def _set_status(node: ScratchNode, attr: EntryAttributes, fields: SetattrFields)
             atime = attr.st_atime_ns if fields.update_atime else status.st_atime_ns
             mtime = attr.st_mtime_ns if fields.update_mtime else status.st_mtime_ns
             os.utime(path, ns=(atime, mtime))
+
+
+def _fill_identity(entry: EntryAttributes, attributes: Attributes) -> None:
+    entry.st_ino = attributes.ino
+    entry.st_mode = attributes.mode
 
 
 def _fill(entry: EntryAttributes, attributes: Attributes) -> None:

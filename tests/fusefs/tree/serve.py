@@ -8,7 +8,8 @@ text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"re
 ``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
 somebody searches. ``{"forget": true}`` has it keep nothing at hand that was read before, and ``{"unreadable": true}``
 has the disk fail to read any pack before ``{"unreadable": false}``. ``{"answered": path}`` writes into a file how many
-opens Python has not been asked about, of files and of directories. With ``serving``, others are answered on a socket,
+opens Python has not been asked about, of files and of directories, and ``{"known": path}`` how many inodes the kernel
+knows. With ``serving``, others are answered on a socket,
 too. With ``rebooted``, the machine has just been started. With ``descriptors=N``, the process may have so many at most.
 """
 
@@ -19,14 +20,17 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from fusefs import mount, opens
+from fusefs.operations import Operations
 from fusefs.text.render import FileRenderer
+from fusefs.tree.changes import Stale
+from fusefs.tree.tree import Tree
 from store.conversations.contexts import Append
 from store.conversations.open_turns import OpenTurn
 from store.disk import durable
@@ -78,6 +82,17 @@ def answered() -> opens.Answered | None:
 
 opens.answered = answered
 
+operations: list[Operations] = []
+
+
+class Counted(Operations):
+    def __init__(self, tree: Tree, tell: Callable[[Stale], None]) -> None:
+        super().__init__(tree, tell)
+        operations.append(self)
+
+
+mount.Operations = Counted  # type: ignore[misc]
+
 if "rebooted" in sys.argv[3:]:
     started = time.time()
     durable._started = lambda: started
@@ -125,6 +140,8 @@ def obey(store: Store) -> None:
                 files = sum(each.answered for each in in_c)
                 directories = sum(each.answered_directories for each in in_c)
                 Path(path).write_text(f"{files} {directories}")
+            case {"known": path}:
+                Path(path).write_text(str(sum(1 for each in operations for _ in each.lookups)))
             case {"searching": True}:
                 searching.wait()
         print("done", flush=True)

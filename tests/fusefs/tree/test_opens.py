@@ -422,6 +422,43 @@ def test_an_open_turn_is_listed_as_it_begins_and_grows(talk: Mounted) -> None:
     until(lambda: name not in listed(talk, events))
 
 
+MANY = 10_000
+FIRST = 8192
+"""The entries of a listing that the kernel knows whoever lists them."""
+
+
+def known(mount: Mounted) -> int:
+    """Return how many inodes the kernel knows."""
+    path = mount.store.with_suffix(".known")
+    mount.tell(known=str(path))
+    return int(path.read_text())
+
+
+def test_who_lists_very_many_and_looks_at_none_is_told_names(store_path: Path, in_c: bool) -> None:
+    with new_store(store_path) as store:
+        add(store, [user(f"word{number}", number) for number in range(1, MANY + 1)])
+    keep_each_save(store_path, f"opens_in_c = {str(in_c).lower()}")
+    stat_each = (
+        "import os, sys\nsizes = [entry.stat().st_size for entry in os.scandir(sys.argv[1])]\n"
+        "print(len(sizes), min(sizes) > 0)"
+    )
+    events = f"{TALK}/events"
+    with mounted(store_path) as mount:
+        names = sorted(mount.shell(f"ls -f {events} | grep -v '^[.]'").split())
+        assert names == [f"{number:05}-user.md" for number in range(1, MANY + 1)]
+        assert FIRST - 1000 < known(mount) < FIRST + 1000 if in_c else known(mount) >= MANY
+        # files, all of them, and each has its own number
+        assert mount.shell(f"find {events} -type f -printf '%i\\n' | sort -u | wc -l") == f"{MANY}\n"
+        assert mount.shell(f"cat {events}/{names[-1]}").count(f"word{MANY}") == 1
+        if mount.make_kernel_forget():
+            assert known(mount) < FIRST
+        assert mount.run(sys.executable, "-c", stat_each, events).stdout == f"{MANY} True\n"
+        assert known(mount) >= MANY
+        if mount.make_kernel_forget():
+            assert known(mount) < MANY
+        mount.check_alive()
+
+
 def test_an_extension_of_another_version_is_not_used() -> None:
     program = (
         "import sys, types\nsys.modules['fusefs._opens'] = types.ModuleType('fusefs._opens')\n"
