@@ -45,6 +45,8 @@ _FEWEST_BYTES = 256 << 10
 _MOST_TURNS = 4096
 _MOST_BYTES = 4 << 20
 _AT_ONCE = 64
+_TRIED = "dictionary tried"
+"""In the index, how many turns there were when there was too little to learn from."""
 
 
 class Learning:
@@ -77,7 +79,13 @@ class Learning:
     def learn(self) -> None:
         """Train a dictionary and register it, if there is enough to learn from. Not to be called under any lock."""
         writer = self._writer
-        self._next_try = 2 * writer.turns.count
+        count, db = writer.turns.count, writer.index.db
+        # not once more in each of many short processes
+        tried = db.number(_TRIED)
+        if count < 2 * tried:
+            self._next_try = 2 * tried
+            return
+        self._next_try = 2 * count
         try:
             with writer.order.alone("dictionary") as alone:
                 if not alone:
@@ -85,7 +93,11 @@ class Learning:
                 if writer.catch_up():
                     writer.settle()
                     self._intake.note_dictionary()
-                if not self._intake.has_dictionary and (data := train(self._samples())) is not None:
+                if self._intake.has_dictionary:
+                    return
+                if (data := train(self._samples())) is None:
+                    db.set_state(_TRIED, count)
+                else:
                     self._register(data)
         except ConvfsError:
             # a store that has failed reports it at the next write; it can do without a dictionary

@@ -78,8 +78,11 @@ class HeadLog(LogFile):
         DamageError where something of the group is lost.
         """
         start, turns, end = HEADER_SIZE, 0, self.length
+        step = _READ_THROUGH
         while end - start > _READ_THROUGH:
-            middle = (start + end) // 2
+            # what is asked for is most often near the end, and a group may be long
+            middle = max(end - step, (start + end) // 2)
+            step *= 2
             found = next((frame for frame in self.frames(middle) if _tells(frame, seq)), None)
             if isinstance(found, HeadFrame) and isinstance(found.body, Commit) and found.seq <= seq:
                 start, turns = found.offset + COMMIT_SIZE, found.body.turn_count

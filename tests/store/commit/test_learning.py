@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.commit import checkpointer
+from store.commit.checkpointer import Learning
 from store.content.zstd import DICTIONARY_BYTES
 from store.conversations.contexts import Append
 from store.disk.blob_format import Compression
@@ -232,3 +233,31 @@ def test_commits_go_on_however_long_it_takes_to_learn(memory_path: Path, monkeyp
         assert not thread.is_alive()
         wait_for_dictionary(store)
         assert findings(store) == []
+
+
+def test_too_little_to_learn_from_is_looked_through_once(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by many short commands, each of which appends something."""
+    monkeypatch.setattr(checkpointer, "_FEWEST_TURNS", 20)
+    looked: list[int] = []
+    samples = Learning._samples
+
+    def counted(learning: Learning) -> list[bytes]:
+        looked.append(learning._writer.turns.count)
+        return samples(learning)
+
+    monkeypatch.setattr(Learning, "_samples", counted)
+
+    def append(count: int) -> None:
+        with Store.open(memory_path / "store") as store:
+            context = store.contexts.create().context
+            for number in range(count):
+                store.contexts.append(context, b"%d" % number, "some.type")
+
+    append(19)
+    assert looked == []
+    for count in (1, 1, 10, 8):
+        append(count)
+    assert looked == [20]
+    append(1)
+    append(1)
+    assert looked == [20, 40]

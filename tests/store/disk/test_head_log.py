@@ -59,7 +59,7 @@ def test_frames_come_back(log: HeadLog, path: Path, store_id: bytes) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("read_through", [0, 100, 1 << 20])
+@pytest.mark.parametrize("read_through", [1, 100, 1 << 20])
 def test_the_group_of_a_frame(log: HeadLog, monkeypatch: pytest.MonkeyPatch, read_through: int) -> None:
     monkeypatch.setattr(head_log, "_READ_THROUGH", read_through)
     assert log.group_at(9) == (0, [])
@@ -90,6 +90,23 @@ def test_the_group_of_a_frame_in_a_long_log(log: HeadLog) -> None:
         [frame] = log.group_at(2 * turn - 1)[1]
         assert frame.body == HeadMoved(turn, turn - 1, 5, "append")
         assert log.group_at(2 * turn) == (turn, [])
+
+
+def test_the_last_group_is_found_from_the_end(log: HeadLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups as an import of many conversations makes them: of thousands of frames."""
+    groups, frames = 20, 3000
+    for group in range(groups):
+        some = [Metadata(number, b'{"title":"A talk"}') for number in range(frames - 1)]
+        for number, body in enumerate((*some, Commit(group, 1, 32, log.length)), 1):
+            log.append(head_format.encode(group * frames + number, 1, body))
+    read: list[int] = []
+    decode = head_format.decode
+    monkeypatch.setattr(head_format, "decode", lambda view, offset: read.append(offset) or decode(view, offset))
+    last = groups * frames
+    assert len(log.group_at(last - 1)[1]) == frames - 1
+    assert log.group_at(last) == (groups - 1, [])
+    assert len(read) < 5 * frames
+    assert len(log.group_at(7 * frames + 10)[1]) == 10
 
 
 def test_damage_within_a_group(log: HeadLog, path: Path, flip: Flip) -> None:
