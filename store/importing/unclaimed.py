@@ -37,7 +37,9 @@ class Unclaimed(Struct, frozen=True):
         if not catalogue.machine:
             return None
         tool, source = str(metadata.get("format", "")), str(metadata.get("source", ""))
-        marks = [origin(kind, tool, str(metadata[kind])) for kind in ("session", "part") if metadata.get(kind)]
+        # those in one file may be of one session
+        kind = "part" if "part" in metadata else "session"
+        marks = [origin(kind, tool, str(metadata[kind]))] if metadata.get(kind) else []
         if path := metadata.get("layout_of"):
             marks.append(origin("layout", str(path)))
-        return lambda: not catalogue.is_claimed(newest, "" if "part" in metadata else source, marks)
+        return lambda: not catalogue.is_claimed(newest, "" if kind == "part" else source, marks)

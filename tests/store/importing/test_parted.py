@@ -101,7 +101,6 @@ def test_each_conversation_is_one_of_its_own(store: Store, tmp_path: Path) -> No
     assert imported(store, tmp_path).unchanged == 1
 
 
-@pytest.mark.of_one_machine("a second try counts only what is new to it: a part of the same session looks claimed")
 def test_conversations_within_a_document(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "some.boxes"
     path.write_text(BOXES)
