@@ -2,8 +2,8 @@
 
 import gc
 
-_OBJECTS = 20_000
+_OBJECTS = 100_000
 """The new objects after which Python looks for garbage among them."""
 
-# what is imported is not garbage: looking for some takes a twentieth of a short command
+# what is imported is not garbage: looking for some takes up to a tenth of a short command
 gc.set_threshold(_OBJECTS)
