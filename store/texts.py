@@ -416,20 +416,20 @@ class Texts(PerConversation):
     def step(self) -> bool:
         return bool(self._share) and not self.files.read_only and (super().step() or self._merge())
 
-    def _look_at(self, context: int, head: int, until: float) -> bool:
+    def _look_at(self, context: int, head: int, until: float) -> int:
         rows = self.library.records.rows(head)
         if self._reached[:2] != (context, head):
             self._reached = context, head, self._new(context, head, rows)
         left = self._reached[2]
         while left:
             if monotonic() >= until:
-                return False
+                return sum(end - start for start, end in left)
             start, end = left.pop()
             if (done := self._fill(rows, start, end)) < end:
                 left.append((done, end))
         self._reached = _NOWHERE
         self._put_heads([(context, head)])
-        return True
+        return 0
 
     def _new(self, context: int, head: int, rows: Sequence[EventRow]) -> list[tuple[int, int]]:
         """Return which records of a branch need a look, from where to where, the first ones at the end of the list.

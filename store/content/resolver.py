@@ -354,7 +354,7 @@ def _verified(data: bytes, digest: Hash, where: str) -> bytes:
     return data
 
 
-_ASIDE_BYTES = 1 << 20
+_ASIDE_BYTES = 4 << 20
 """The decompressed records that are kept for threads that are sparing."""
 
 

@@ -27,6 +27,8 @@ class Insight(Derived):
         super().__init__(files, library, paths.INSIGHT, INSIGHT, "turn")
         self._settings = settings
         self._parts: _Parts | None = None
+        self.reached = 0
+        """As of :class:`store.upkeep.idle.Reading`."""
 
     def _own(self) -> dict[str, str | int]:
         if self.library.viewer.renderer is None:
@@ -44,7 +46,9 @@ class Insight(Derived):
     def step(self) -> bool:
         """Count a few new turns; return whether there is more to count."""
         parts = self._opened()
-        return parts.counting.count_some() or parts.packs.sum_some()
+        counted = parts.counting.count_some()
+        self.reached = parts.ledger.last
+        return counted or parts.packs.sum_some()
 
     def count(self, progress: Callable[[int, int], None] | None = None, *, seconds: float = inf) -> None:
         """Count what is new, for ``seconds`` at most; ``progress`` gets the number of turns done and of all turns."""

@@ -205,6 +205,8 @@ class Follower(Derived):
     def __init__(self, files: Files, library: Library) -> None:
         super().__init__(files, library, paths.SEARCH, SEARCH, "placed")
         self.reading = TurnReader(library)
+        self.reached = 0
+        """As of :class:`store.upkeep.idle.Reading`."""
         self._done = _NOTHING
         """The place in the logs up to which nothing was left to do."""
         self._segments: Segments | None = None
@@ -427,6 +429,7 @@ class Follower(Derived):
             return False
         if not late:
             read.last = read.ids[-1]
+        self.reached = read.last
         self._read = read
         if late or read.last == count or len(read.ids) >= _TURNS_FILED or read.size >= _BYTES_FILED:
             self._file_read()

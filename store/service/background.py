@@ -23,7 +23,7 @@ from store.retention.pruner import RuleJob
 from store.service.naming import Names
 from store.service.upkeep import ArchivingJob, Collecting, SealingJob, SpaceSealingJob
 from store.store import Store
-from store.upkeep.idle import Idle
+from store.upkeep.idle import Abreast, Idle
 
 _log = logging.getLogger(__name__)
 
@@ -200,6 +200,16 @@ _PRUNE_SECONDS = 3600.0
 _SEAL_SECONDS = 60.0
 
 
+def reading(store: Store) -> Abreast:
+    """Return the job that reads the contents of turns, once for all that is derived from them."""
+    found = Abreast()
+    found.add(store.search, _INDEX_SECONDS)
+    found.add(store.known_files, _INDEX_SECONDS)
+    found.add(store.texts, _INDEX_SECONDS)
+    found.add(store.insight, _COUNT_SECONDS)
+    return found
+
+
 @contextmanager
 def in_background(store: Store) -> Iterator[Idle]:
     """Run the background work while the block runs."""
@@ -218,10 +228,7 @@ def in_background(store: Store) -> Iterator[Idle]:
     if store.viewer.renderer is not None:
         if not store.files.read_only:
             idle.add(RuleJob(store), _PRUNE_SECONDS)
-        idle.add(store.search, _INDEX_SECONDS)
-        idle.add(store.insight, _COUNT_SECONDS)
-        idle.add(store.known_files, _INDEX_SECONDS)
-        idle.add(store.texts, _INDEX_SECONDS)
+        idle.add(reading(store), _INDEX_SECONDS)
 
     def let_go() -> None:
         collecting.let_go()

@@ -28,6 +28,8 @@ from store.paths import REMOTE, pack_name
 
 FRAME = 1 << 20
 _MOST_AHEAD = 8
+_SHARES = 4
+"""The least number of fetches that what is kept has room for."""
 _AT_ONCE = 64 << 10
 """How much is read for a record whose length is not known."""
 _PATIENCE_SECONDS = 1.0
@@ -44,6 +46,7 @@ class Cache:
         """Keep up to ``capacity`` bytes of frames beneath the replica at ``root``."""
         self._directory = root / paths.CACHE
         self._capacity = capacity
+        self._most_ahead = max(min(_MOST_AHEAD, capacity // (_SHARES * FRAME)), 1)
         self.fetch: Callable[[int, int, int], bytes] = _nowhere
         """Returns bytes of a pack from an offset on, fewer at its end, given how many. Raises ConvfsError."""
         self.through: Callable[[Hashable, Callable[[], bytes]], bytes] = lambda _frame, fetch: fetch()
@@ -169,7 +172,7 @@ class Cache:
             raise Away(self._away[1])
         pack, number = frame
         expected, before = self._next.get(pack, (-1, 0))
-        count = min(2 * before, _MOST_AHEAD) if number == expected else 1
+        count = min(2 * before, self._most_ahead) if number == expected else 1
         with self._lock:
             there = self._known()
             count = next((ahead for ahead in range(1, count) if (pack, number + ahead) in there), count)

@@ -120,12 +120,14 @@ class PerConversation(Derived):
 
     def __init__(self, files: Files, library: Library, name: str, schema: Schema) -> None:
         super().__init__(files, library, name, schema, "turns")
+        self.reached = 0
+        """As of :class:`store.upkeep.idle.Reading`: a conversation is gone through at once, whatever lies between."""
         self._done = _NOTHING
         """The lengths of the logs when there was nothing left to do."""
 
     @abstractmethod
-    def _look_at(self, context: int, head: int, until: float) -> bool:
-        """File what follows from a conversation, ``until`` then at most; return whether that is all of it."""
+    def _look_at(self, context: int, head: int, until: float) -> int:
+        """File what follows from a conversation, ``until`` then at most; return how many records are left."""
 
     @abstractmethod
     def _drop(self, sql: sqlite3.Connection, context: int) -> None:
@@ -164,17 +166,27 @@ class PerConversation(Derived):
             self._follow()
             found = self.db.one("SELECT context FROM waiting LIMIT 1")
             if found is None:
+                self.reached = self.files.turns.count
                 return False
             [context] = found
             now = self.library.catalogue.head(context)
-            if now is not None and now[0] and self._known_head(context) != now[0]:
+            if now is not None and now[0] and (known := self._known_head(context)) != now[0]:
                 try:
-                    if not self._look_at(context, now[0], until):
+                    left = self._look_at(context, now[0], until)
+                    self.reached = self._beyond(known, now[0], left)
+                    if left:
                         return True
                 except (DamageError, NotFound) as error:
                     _LOG.warning("%s knows nothing of context %d: %s", self.db.path.name, context, error)
             self._done_with(context, there=now is not None and now[0] != 0)
             return True
+
+    def _beyond(self, known: int, head: int, left: int) -> int:
+        """Return the turn up to which a branch is done, as if what is new since ``known`` were turns in a row."""
+        turns = self.library.turns
+        length = self.library.records.length(head)
+        start = self.library.records.length(known) if known and turns.goes_on(known, head) else 0
+        return turns.ancestor(head, min(start, length - 1)) + max(length - start - left, 0)
 
     @held_if_full
     def _done_with(self, context: int, *, there: bool) -> None:

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -38,12 +38,49 @@ class Job(Protocol):
         """
 
 
-class _Round(Struct):
+class Reading(Job, Protocol):
+    """A job that goes through the contents of all turns, about in the order of the log."""
+
+    reached: int
+    """The turn up to which it has read them."""
+
+
+T = TypeVar("T", bound=Job)
+
+
+class _Round(Struct, Generic[T]):
     """A job, how long it rests after it had nothing to do, and when it is to be asked again."""
 
-    job: Job
+    job: T
     every: float
     due: float
+
+
+class Abreast:
+    """A job made of several that read the same contents: whichever is furthest behind does the next slice.
+
+    So what one of them has read, or a replica has fetched, is still at hand for the others.
+    """
+
+    def __init__(self) -> None:
+        self._rounds: list[_Round[Reading]] = []
+
+    def add(self, job: Reading, every: float) -> None:
+        """Have ``job`` take part; it rests for ``every`` seconds after it had nothing to do."""
+        self._rounds.append(_Round(job, every, 0.0))
+
+    def step(self) -> bool:
+        """Do a slice of one of them; see :class:`Job`."""
+        now = time.monotonic()
+        due = [one for one in self._rounds if one.due <= now]
+        if not due:
+            return False
+        last = min(due, key=lambda one: one.job.reached)
+        # also if it fails: the others go on
+        last.due = now + last.every
+        if last.job.step():
+            last.due = now
+        return True
 
 
 class Idle:
@@ -52,7 +89,7 @@ class Idle:
     def __init__(self, activity: Callable[[], object]) -> None:
         self._activity = activity
         self._changed = threading.Condition()
-        self._rounds: list[_Round] = []
+        self._rounds: list[_Round[Job]] = []
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="convfs-idle", daemon=True)
 
@@ -107,7 +144,7 @@ class Idle:
             if not self._rest(max(ended - began, _LEAST_BREATH_SECONDS)):
                 return
 
-    def _next(self) -> _Round | None:
+    def _next(self) -> _Round[Job] | None:
         """Wait for a job that is due; None to end."""
         with self._changed:
             while not self._closing:

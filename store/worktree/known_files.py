@@ -379,8 +379,10 @@ class KnownFiles(PerConversation):
             time.sleep(_BREATH_SECONDS)
         return self.db
 
-    def _look_at(self, context: int, head: int, until: float) -> bool:
-        return self._took_over(context, head) or self._replayed(context, head, until).tip == head
+    def _look_at(self, context: int, head: int, until: float) -> int:
+        if self._took_over(context, head):
+            return 0
+        return self.library.records.length(head) - self._replayed(context, head, until).records
 
     def _drop(self, sql: sqlite3.Connection, context: int) -> None:
         sql.execute("DELETE FROM files WHERE context = ?", (context,))

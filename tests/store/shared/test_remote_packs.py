@@ -13,17 +13,21 @@ import pytest
 from msgspec import structs
 
 from store import paths
+from store.content.sparing import sparing
 from store.disk.blob_format import encode_record
 from store.errors import Away, DamageError
 from store.ids import Hash
 from store.importing.importer import Importer
 from store.retention.pruner import delete
+from store.service.background import reading
+from store.shared import cache as caching
 from store.shared import packs as packing
 from store.shared import remote as spaces
 from store.shared.cache import FRAME
 from store.shared.space import Place
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.bench import corpus
 from tests.proxy import Proxy
 from tests.servers import S3, Postgres
 from tests.spaces import let_in
@@ -45,6 +49,7 @@ class Asked:
     def __init__(self, store: Store) -> None:
         assert store.replica is not None
         self.parts: list[tuple[int, int, int]] = []
+        self.size = 0
         self._cache = store.replica.holdings.cache
         self._fetch, self._cache.fetch = self._cache.fetch, self.fetch
         self.gate = threading.Event()
@@ -53,7 +58,9 @@ class Asked:
     def fetch(self, pack: int, offset: int, length: int) -> bytes:
         self.parts.append((pack, offset, length))
         assert self.gate.wait(10)
-        return self._fetch(pack, offset, length)
+        data = self._fetch(pack, offset, length)
+        self.size += len(data)
+        return data
 
 
 def large(seed: int, length: int) -> bytes:
@@ -150,6 +157,31 @@ def test_no_more_is_kept_than_was_asked_for(team: Team) -> None:
         assert 0 < sum(sizes) <= 3 * FRAME
         assert b.replica is not None
         assert b.replica.holdings.cache.size == sum(sizes)
+
+
+def test_all_that_is_derived_takes_its_part_of_what_is_fetched_once(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caching, "FRAME", 8 << 10)
+    a = team.open("a")
+    corpus.write_corpus(team.directory / "corpus", sessions=80, events=30, projects=3, different_words=400_000)
+    Importer(a).run([team.directory / "corpus" / "projects"])
+    team.open("b").close()
+    size = objects(a)
+    (team.root("b") / paths.SETTINGS).write_text(f"[remote]\ncache_bytes = {size // 4}\n")
+    b = team.open("b")
+    b.writer.catch_up()
+    assert len(remote(b)) > 1
+    asked, job = Asked(b), reading(b)
+    with sparing():
+        while job.step():
+            pass
+    assert b.search.unfiled_turns() == []
+    assert b.insight.counted == b.files.turns.count
+    for derived in (b.known_files, b.texts):
+        assert derived.db.one("SELECT 1 FROM waiting LIMIT 1") is None
+    # one by one they fetch it four times and more
+    assert asked.size < 2 * size
 
 
 def test_a_part_that_is_damaged_here_is_fetched_again(team: Team) -> None:

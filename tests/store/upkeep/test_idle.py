@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from store.upkeep import idle
-from store.upkeep.idle import Idle
+from store.upkeep.idle import Abreast, Idle
 
 
 class Steps:
@@ -64,6 +64,54 @@ def test_jobs_take_turns(begin: Callable[..., Idle]) -> None:
     jobs.start()
     assert all(job.ended.wait(30) for job in some)
     assert "".join(done) in ("abababab", "babababa")
+
+
+class Reader:
+    """A job that reads up to a turn, so many at a time, and says where it was; it may fail once."""
+
+    def __init__(self, name: str, pace: int, end: int, done: list[tuple[str, int]], *, fails: bool = False) -> None:
+        self.reached = 0
+        self.name = name
+        self.end = end
+        self._pace = pace
+        self._done = done
+        self._fails = fails
+
+    def step(self) -> bool:
+        if self._fails:
+            self._fails = False
+            raise OSError("no")
+        if self.reached == self.end:
+            return False
+        self._done.append((self.name, self.reached))
+        self.reached = min(self.reached + self._pace, self.end)
+        return True
+
+
+def test_who_reads_the_same_keeps_abreast() -> None:
+    done: list[tuple[str, int]] = []
+    readers = [Reader(name, pace, 60, done) for name, pace in (("a", 1), ("b", 5), ("c", 20))]
+    job = Abreast()
+    for reader in readers:
+        job.add(reader, 3600)
+    while job.step():
+        assert max(one.reached for one in readers) - min(one.reached for one in readers) <= 20
+    assert [sum(name == one.name for name, _turn in done) for one in readers] == [60, 12, 3]
+    # who rests is not asked, however far behind
+    readers[1].end = 80
+    assert not job.step()
+
+
+def test_one_that_fails_holds_up_none_that_reads_the_same() -> None:
+    done: list[tuple[str, int]] = []
+    job = Abreast()
+    job.add(Reader("a", 1, 5, done, fails=True), 3600)
+    job.add(Reader("b", 1, 5, done), 3600)
+    with pytest.raises(OSError, match="no"):
+        job.step()
+    while job.step():
+        pass
+    assert done == [("b", turn) for turn in range(5)]
 
 
 def test_a_job_that_rests_is_woken(begin: Callable[..., Idle]) -> None:
