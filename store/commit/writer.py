@@ -181,11 +181,14 @@ class Gathering:
         try:
             self._commit(group)
         finally:
-            self._hand_over()
-            for request in group:
-                if request is not own:
-                    request.leads = False
-                    request.open()
+            try:
+                # before the next group is taken: what they bring next is in it then
+                for request in group:
+                    if request is not own:
+                        request.leads = False
+                        request.open()
+            finally:
+                self._hand_over()
         self._committed(group)
 
     def _hand_over(self) -> None:
