@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
 from store.commit import packer
 from store.commit.intake import Intake, Load
@@ -405,11 +406,14 @@ class Checkpointer:
         self._backlog.packed = 0
         load = Load(self._intake, self._intake.packed_here, logged=True)
         helped = packer.worth(sum(blob.length for blob in task.blobs))
-        for some in _slices(task.blobs):
-            self._hold_back()
+        # the process is done with the last ones when it is brought none
+        for some in chain(_slices(task.blobs), ([],) if helped else ()):
+            if some:
+                self._hold_back()
             if not (helped and self._help(load, some)):
                 helped = False
-                if load.payloads(writer.pending.bodies(some), self._intake.earlier) != [blob.hash for blob in some]:
+                again = load.left() + some
+                if load.payloads(writer.pending.bodies(again), self._intake.earlier) != [blob.hash for blob in again]:
                     raise DamageError("the journal does not hold any more what was written to it")
             self._backlog.packed += sum(blob.length for blob in some)
         load.sync()

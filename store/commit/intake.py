@@ -37,7 +37,7 @@ from store.content.resolver import Resolver
 from store.content.sealed import names_of
 from store.content.shelf import StoredBlobs
 from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
-from store.errors import ConvfsError
+from store.errors import ConvfsError, UsageError
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.index import BlobPlace
 from store.paths import REMOTE
@@ -77,6 +77,9 @@ class Load:
         self._new: set[Hash] = set()
         self._packing: deque[Future[_Packed]] = deque()
         """Groups that are being compressed, in order."""
+        self._left: list[Waiting] = []
+        """The payloads that another process compresses, and in the next line the parts of them that it has."""
+        self._left_parts: set[Hash] = set()
         new, packed = self._new, intake.packed_here if logged else intake.packed
         self._versions = Versions(intake, lambda digest: digest in new or bool(packed([digest], region)))
 
@@ -117,10 +120,21 @@ class Load:
     def journalled(self, blobs: Sequence[Waiting], packer: Packer, earlier: Mapping[Hash, Hash]) -> None:
         """Add payloads that lie in the journals, as :meth:`payloads` does, by another process.
 
-        Raises PackerGone where that has ended: they can be added otherwise then. DamageError where one is not there.
+        It goes on with these while their caller brings the next; bringing none waits for the last. Raises PackerGone
+        where it has ended: these can be added otherwise then, after those :meth:`left`. DamageError where one is not
+        there.
         """
         missing = self._missing([blob.hash for blob in blobs])
-        taken = packer.cut([blob for blob in blobs if blob.hash in missing], self._intake.inline_limit)
+        records = packer.packed() if self._left else []
+        self._left, self._left_parts = [], set()
+        try:
+            if missing:
+                packer.cut([blob for blob in blobs if blob.hash in missing], self._intake.inline_limit)
+        finally:
+            self._intake.write(records, self._region, logged=self._logged)
+        if not missing:
+            return
+        taken = packer.taken()
         missing = self._missing([part.hash for parts in taken for part in parts[:-1]])
         self._intake.keep_local(missing)
         group: list[Part] = []
@@ -133,9 +147,15 @@ class Load:
                     self._add(packer.fetch(part), earlier.get(whole.hash))
         if group:
             small = sum(part.size for part in group) < SMALL_GROUP_BYTES
-            records = packer.pack(group, self._intake.dictionary() if small else None)
-            self._intake.write(records, self._region, logged=self._logged)
-            self._new.update(part.hash for part in group)
+            packer.pack(group, self._intake.dictionary() if small else None)
+            self._left, self._left_parts = list(blobs), {part.hash for part in group}
+            self._new |= self._left_parts
+
+    def left(self) -> list[Waiting]:
+        """Return the payloads that another process has had, and did not give back: they are to be added once more."""
+        self._new -= self._left_parts
+        left, self._left, self._left_parts = self._left, [], set()
+        return left
 
     def blob(self, data: bytes) -> Hash:
         """Add a blob as it is; a very large one in chunks."""
@@ -182,6 +202,8 @@ class Load:
 
     def sync(self) -> None:
         """Make what was added durable and readable."""
+        if self._left:
+            raise UsageError("another process still has some of it")
         self._flush()
         self._intake.note_sketches(self._versions.taken_sketches())
         self._intake.sync()

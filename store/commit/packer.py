@@ -3,7 +3,8 @@
 Cutting payloads apart and compressing them takes a processor most of its time, and the interpreter for much of that:
 in a thread, every commit would wait for it again and again. So full journals are packed by a process of its own. It
 reads the journals itself, and is told only what to do: it cuts payloads apart, and then compresses of the parts those
-that the store does not have. Only records come back. What is looked up and written stays with the process that commits.
+that the store does not have. Only records come back. What is looked up and written stays with the process that commits,
+which does it while the next ones are cut and compressed.
 """
 
 import os
@@ -84,24 +85,35 @@ class Packer:
                 own.close()
                 raise PackerGone(str(error)) from error
         self._pipe = Connection(own.detach())
-        self._ask(journals)
+        self._asked = False
+        """True if the answer to an order was not taken yet."""
+        self._order(journals)
+        self._answer()
 
-    def cut(self, blobs: Sequence[Waiting], limit: int) -> list[list[Part]]:
+    def cut(self, blobs: Sequence[Waiting], limit: int) -> None:
+        """Begin to cut payloads apart: :meth:`taken` returns the parts."""
+        self._order(_Cut([(one.number, one.offset, one.length, one.hash) for one in blobs], limit))
+
+    def taken(self) -> list[list[Part]]:
         """Return the parts of payloads, each payload's own last. DamageError if one is not what its hash says."""
-        found = self._ask(_Cut([(one.number, one.offset, one.length, one.hash) for one in blobs], limit))
-        if found is None:
+        parts: list[list[Part]] | None = self._answer()
+        if parts is None:
             raise DamageError("the journal does not hold any more what was written to it")
-        parts: list[list[Part]] = found
         return parts
 
     def fetch(self, part: Part) -> Member:
         """Return a part of what was cut last."""
-        found: Member = self._ask(_Fetch(part.hash))
+        self._order(_Fetch(part.hash))
+        found: Member = self._answer()
         return found
 
-    def pack(self, parts: Sequence[Part], dictionary: tuple[Hash, bytes] | None) -> list[tuple[bytes, list[Hash]]]:
-        """Return records of parts of what was cut last, as :func:`pack_records` does."""
-        found: list[tuple[bytes, list[Hash]]] = self._ask(_Pack([part.hash for part in parts], dictionary))
+    def pack(self, parts: Sequence[Part], dictionary: tuple[Hash, bytes] | None) -> None:
+        """Begin to compress parts of what was cut last: :meth:`packed` returns the records."""
+        self._order(_Pack([part.hash for part in parts], dictionary))
+
+    def packed(self) -> list[tuple[bytes, list[Hash]]]:
+        """Return records as :func:`pack_records` does."""
+        found: list[tuple[bytes, list[Hash]]] = self._answer()
         return found
 
     def close(self) -> None:
@@ -110,12 +122,23 @@ class Packer:
         self._process.kill()
         self._process.wait()
 
-    def _ask(self, order: object) -> Any:  # noqa: ANN401  (each order has an answer of its own)
+    def _order(self, order: object) -> None:
+        if self._asked:
+            # whoever was to take it has failed at something else
+            self._answer()
         try:
             self._pipe.send(order)
-            return self._pipe.recv()
+        except OSError as error:
+            raise PackerGone("it has ended") from error
+        self._asked = True
+
+    def _answer(self) -> Any:  # noqa: ANN401  (each order has an answer of its own)
+        try:
+            found = self._pipe.recv()
         except (OSError, EOFError) as error:
             raise PackerGone("it has ended") from error
+        self._asked = False
+        return found
 
 
 def main() -> None:

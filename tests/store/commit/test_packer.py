@@ -3,16 +3,19 @@
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from store.commit import checkpointer, packer
+from store.commit.intake import Intake
 from store.content.sealed import names_of
 from store.conversations.contexts import Append
 from store.disk.blob_format import Record
-from store.errors import StoreFailed
+from store.errors import StoreFailed, StoreFull
+from store.ids import Hash
 from store.store import Store
 from tests.model import findings
 
@@ -92,6 +95,51 @@ def test_if_it_ends_the_rest_is_packed_without_it(store: Store, caplog: pytest.L
     told |= append(store, 200)
     store.checkpointer.flush()
     assert store.checkpointer._packer is not None
+    assert dict(store.contents.payloads(list(told))) == told
+
+
+@pytest.mark.logs("packed without a process of its own: it has ended")
+def test_if_it_ends_with_some_in_hand_these_are_packed_without_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointer, "_SLICE_BYTES", 20_000)
+    real, had = packer.Packer.pack, list[int]()
+
+    def pack(self: packer.Packer, parts: Sequence[packer.Part], dictionary: tuple[Hash, bytes] | None) -> None:
+        real(self, parts, dictionary)
+        had.append(len(parts))
+        if len(had) == 3:
+            self._process.kill()
+            self._process.wait()
+
+    monkeypatch.setattr(packer.Packer, "pack", pack)
+    told = append(store, 0)
+    store.checkpointer.flush()
+    assert len(had) == 3
+    assert not store.files.pending
+    assert dict(store.contents.payloads(list(told))) == told
+
+
+@pytest.mark.logs("waits in the journal: no room|there is room again")
+def test_what_it_did_for_an_attempt_that_failed_is_not_taken_for_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointer, "_SLICE_BYTES", 20_000)
+    monkeypatch.setattr(checkpointer, "_RETRY_SECONDS", 0.01)
+    told = append(store, 0)
+    real, calls = Intake.write, list[int]()
+
+    def write(*given: Any, **named: Any) -> None:  # noqa: ANN401  (passed on)
+        calls.append(1)
+        if len(calls) == 4:
+            raise StoreFull("no room")
+        real(*given, **named)
+
+    monkeypatch.setattr(Intake, "write", write)
+    with pytest.raises(StoreFull):
+        store.checkpointer.flush()
+    store.checkpointer.flush()
+    assert not store.files.pending
     assert dict(store.contents.payloads(list(told))) == told
 
 
