@@ -139,17 +139,21 @@ class Agents:
             before = spent
             time.sleep(_REST_SECONDS)
 
-    def flat_out(self, payloads: list[bytes], count: int, number: int) -> tuple[float, list[float]]:
-        """Append a round's records as fast as possible; return records a second, and what each took."""
+    def flat_out(self, payloads: list[bytes], count: int, number: int) -> Rushed:
+        """Append a round's records as fast as possible."""
         payloads = payloads[number * count :][:count]
         start = FORK.Barrier(AGENTS)
         works = [partial(self._flat_out, payloads[at::AGENTS], start) for at in range(AGENTS)]
+        served = processor_seconds(self.daemon)
         found = in_processes(works)
+        served = processor_seconds(self.daemon) - served
         self.acknowledged += count
-        # the first two of each are when it began and ended
+        # the first three of each are when it began and ended, and its processor time
         begin, end = min(times[0] for times in found), max(times[1] for times in found)
+        spent = sum(times[2] for times in found)
         self.rest()
-        return count / (end - begin), [took for times in found for took in times[2:]]
+        took = [one for times in found for one in times[3:]]
+        return Rushed(count / (end - begin), took, served / count, spent / count)
 
     def _flat_out(self, payloads: list[bytes], start: threading.Barrier) -> list[float]:
         clock = time.perf_counter
@@ -157,15 +161,17 @@ class Agents:
             context = client.create_context().context
             start.wait()
             times = []
+            spent = time.process_time()
             began = before = clock()
             for payload in payloads:
                 client.append(context, payload, TYPE_NAME)
                 now = clock()
                 times.append(now - before)
                 before = now
+            spent = time.process_time() - spent
             # the end of a process takes its time, too: not from those who are still at it
             start.wait()
-        return [began, before, *times]
+        return [began, before, spent, *times]
 
     def paced(self, payloads: list[bytes], count: int, number: int) -> list[float]:
         """Append a round's records, ten a second from each agent; return what each took."""
@@ -201,6 +207,15 @@ class Agents:
                 if len(answer.items) != READ_TURNS:
                     raise RuntimeError(f"{len(answer.items)} turns came")
         return times
+
+
+class Rushed(NamedTuple):
+    """Records a second, the seconds that each took, and the processor seconds of the daemon and of clients for each."""
+
+    rate: float
+    times: list[float]
+    served: float = 0.0
+    spent: float = 0.0
 
 
 class Pipes:
@@ -389,7 +404,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             },
         )
         note(f"service: {rounds} rounds of {AGENTS} agents, as fast as they can")
-        rushed: dict[str, list[tuple[float, list[float]]]] = interleaved(
+        rushed: dict[str, list[Rushed]] = interleaved(
             rounds,
             {
                 SERVICE: partial(agents.flat_out, payloads, fast),
@@ -397,7 +412,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             },
         )
         note("service: without a pause")
-        endless, endless_times = agents.flat_out(corpus.payloads(long, PAYLOAD_BYTES, seed=2), long, 0)
+        endless = agents.flat_out(corpus.payloads(long, PAYLOAD_BYTES, seed=2), long, 0)
         note("service: reading")
         read = agents.read(200 if quick else 1000, 0)
         with Client(path) as client:
@@ -410,7 +425,8 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
     def over(name: str, share: float) -> float:
         return median(percentile(times, share) for times in calm[name])
 
-    rate = {name: median(value for value, _times in results) for name, results in rushed.items()}
+    rate = {name: median(run.rate for run in results) for name, results in rushed.items()}
+    served, spent = (median(costs) for costs in zip(*((run.served, run.spent) for run in rushed[SERVICE]), strict=True))
     base50, base99 = (min(over(name, share) for name in PLAIN_SQLITE) for share in (0.5, 0.99))
     base_rate = max(rate[name] for name in PLAIN_SQLITE)
     rows = [
@@ -422,7 +438,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             ratio(over(name, 0.99), base99),
             f"{rate[name]:.0f}/s",
             ratio(rate[name], base_rate),
-            seconds(median(percentile(times, 0.99) for _value, times in rushed[name])) if rushed[name][0][1] else "",
+            seconds(median(percentile(run.times, 0.99) for run in rushed[name])) if rushed[name][0].times else "",
         )
         for name in (SERVICE, *PLAIN_SQLITE)
     ]
@@ -431,10 +447,12 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         ("", "10/s each: p50", "to sqlite", "p99", "to sqlite", "flat out", "to sqlite", "p99"),
         rows,
         "convfs: a process and a connection an agent. sqlite: 32 threads of one process, no socket in between. Ratios"
-        " are to the better of the two, column by column: below 1 is better for latencies, above 1 for the rate."
+        " are to the better of the two, column by column: below 1 is better for latencies, above 1 for the rate. Flat"
+        f" out, an append took the daemon {seconds(served)} of processor, the agents {seconds(spent)}: the next table"
+        " has clients that take next to nothing, of both."
         f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
         f" {seconds(percentile(read, 0.99))}. {long * PAYLOAD_BYTES / 1e6:.0f} MB without a pause:"
-        f" {endless:.0f}/s = {ratio(endless, base_rate)}, p99 {seconds(percentile(endless_times, 0.99))}.",
+        f" {endless.rate:.0f}/s = {ratio(endless.rate, base_rate)}, p99 {seconds(percentile(endless.times, 0.99))}.",
     )
 
 
@@ -444,6 +462,7 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
     payloads = corpus.payloads((one + many) * rounds, PAYLOAD_BYTES, seed=3)
     alone, together = payloads[: one * rounds], payloads[one * rounds :]
     locked = Entry(PLAIN_SQLITE[1], directory / "sqlite")
+    loop = Entry(PLAIN_SQLITE[1], directory / "sqlite-loop")
     note(f"service: {rounds} rounds of one connection and of {AGENTS}, from one process")
     with service(directory) as (path, daemon), floor(directory) as (nothing, idler):
         pipes, agents = Pipes(path, daemon.pid), Agents(path, daemon.pid)
@@ -454,6 +473,7 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
                 "many": partial(pipes.append, AGENTS, together, many),
                 "floor": partial(Pipes(nothing, idler, store=False).append, AGENTS, together, many),
                 "sqlite": partial(_sqlite_flat_out, locked, together, basis),
+                "loop": partial(_sqlite_in_turns, loop, alone, one),
                 "sync": lambda _number: [sync_seconds(directory, size * PAYLOAD_BYTES) for size in (1, AGENTS)],
             },
         )
@@ -465,9 +485,10 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
         if stored != pipes.acknowledged:
             raise RuntimeError(f"{pipes.acknowledged} appends were acknowledged, {stored} are there")
     locked.verify()
+    loop.verify()
     note("service: sqlite for a while")
     for_long = Entry(PLAIN_SQLITE[1], directory / "sqlite").sustained(together, 5.0 if quick else SUSTAINED_SECONDS)
-    base = median(rate for rate, _times in results["sqlite"])
+    base, looped = (median(run.rate for run in results[name]) for name in ("sqlite", "loop"))
     names = {
         "one": "one connection",
         "many": f"{AGENTS} connections",
@@ -479,6 +500,7 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
             name,
             f"{median(run.rate for run in results[key]):.0f}/s",
             ratio(median(run.rate for run in results[key]), for_long if key == "sustained" else base),
+            ratio(median(run.rate for run in results[key]), looped),
             *(seconds(median(percentile(run.times, share) for run in results[key])) for share in (0.5, 0.99)),
             seconds(median(run.cost for run in results[key])),
             f"{median(run.share for run in results[key]):.0%}",
@@ -488,17 +510,23 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
     single, grouped = (median(syncs[at] for syncs in results["sync"]) for at in (0, 1))
     print_table(
         f"Appends of {PAYLOAD_BYTES // 1024} KB over the socket, from one process that does nothing else",
-        ("", "rate", "to sqlite", "p50", "p99", "daemon's processor each", "client's share of a core"),
+        ("", "rate", "to sqlite", "to its loop", "p50", "p99", "daemon's processor each", "client's share of a core"),
         rows,
         f"sqlite: {AGENTS} threads with one connection behind a lock, {base:.0f}/s, sustained"
-        f" {for_long:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
+        f" {for_long:.0f}/s. Its loop: one thread that appends one record after the other, as little as a client of it"
+        f" can be, {looped:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
         f" bytes takes this disk {seconds(single)}, {AGENTS} times as much {seconds(grouped)}: one connection's p50 is"
         " that and what the service adds. The daemon's processor time has what it did in the background meanwhile.",
     )
 
 
-def _sqlite_flat_out(entry: Entry, payloads: list[bytes], count: int, number: int) -> tuple[float, list[float]]:
-    return entry.throughput(payloads, count, number), []
+def _sqlite_flat_out(entry: Entry, payloads: list[bytes], count: int, number: int) -> Rushed:
+    return Rushed(entry.throughput(payloads, count, number), [])
+
+
+def _sqlite_in_turns(entry: Entry, payloads: list[bytes], count: int, number: int) -> Rushed:
+    times = entry.latencies(payloads, count, number)
+    return Rushed(len(times) / sum(times), times)
 
 
 def main() -> None:
