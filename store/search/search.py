@@ -184,7 +184,7 @@ class _Found(Struct, frozen=True):
         return sorted(self.together or set[int]().union(*self.lines))[:most]
 
 class _Told(Struct, frozen=True):
-    """What is told of an event that may be a hit: how good it is, lower is better, its lines, and what may be met."""
+    """An event that may be a hit: how good it is, lower is better, its lines, and what may be met."""
 
     order: tuple[bool, ...]
     lines: tuple[Line, ...]

@@ -1,4 +1,4 @@
-"""What the blobs of a replica are made of: what has to be readable without it is made of what its space holds."""
+"""Blobs of a replica and what they are made of: what others have to read is made of what its space holds."""
 
 import pytest
 
