@@ -2,7 +2,7 @@
 
 A tool that archives a session, and a person who renames a project's folder, move files. Ids alone do not tell, since
 copies have the same: the file must also begin as the session did when it was imported last, and nothing may be left at
-its old path.
+its old path. A session that lies as lines in one place and compressed in another is one, of whichever file has more.
 
 Of another machine nobody knows what is left there. So a session that another machine of a space has imported, or that
 came from another store, is the same one if it has the tool's id of it, and one of the two begins as the other. Then the
@@ -11,12 +11,14 @@ Where both have gone on, each is a conversation of its own.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
+from store.content import zstd
 from store.formats.core.format import Format, Source
 from store.formats.core.look import open_regular
 from store.ids import hash_bytes
@@ -51,10 +53,13 @@ class Moved:
         self._found: dict[int, Path] = {}
         """The conversations whose sessions have been found, and where: another file is another session."""
 
-    def to(self, format_: Format, source: Source, unpacked: Path | None = None) -> Known | None:
+    def to(
+        self, format_: Format, source: Source, unpacked: Path | None = None, packed: Iterable[str] = ()
+    ) -> Known | None:
         """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
 
-        Its records are in ``unpacked`` if the session's file holds them compressed.
+        Its records are in ``unpacked`` if the session's file holds them compressed. ``packed`` are the names of the
+        formats of files that hold such sessions compressed.
         """
         files, main = source.first[:LOOKED_AT], unpacked or source.main
         records = [*(path.read_bytes() for path in files), *_first(format_, main)]
@@ -62,13 +67,22 @@ class Moved:
         for entry, of_its_id in self._like(format_, source, session, records):
             path = text_path(entry.source)
             # a file in a mount must not be looked at by its own daemon, and is there
-            if leads_into(path, self._mounts) or os.path.lexists(path):
+            if leads_into(path, self._mounts):
+                continue
+            is_there = os.path.lexists(path)
+            if of_its_id and (is_there if unpacked else not is_there and os.path.lexists(f"{path}{zstd.SUFFIX}")):
+                if begins_with(self._store, entry, list(map(hash_bytes, self._records(format_, source, main)))):
+                    return Known(entry, older=True)
+            elif is_there:
                 continue
             if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
                 self._found[entry.id] = source.path
                 return Known(entry)
-        others = self._store.catalogue.elsewhere("session", format_.name, session, most=_MOST) if session else ()
-        others = [entry for entry in others if self._may_be(source, entry) and _has_main(entry) == _has_its(source)]
+        by_id = partial(self._store.catalogue.elsewhere, "session", format_.name, session, most=_MOST)
+        others = [entry for entry in (by_id() if session else ()) if self._may_be(source, entry)]
+        others = [entry for entry in others if _has_main(entry) == _has_its(source)]
+        for name in packed if session else ():
+            others += self._store.catalogue.by_origin("session", name, session, most=_MOST)
         if not others:
             return None
         digests = [hash_bytes(record) for record in self._records(format_, source, main)]
@@ -81,7 +95,8 @@ class Moved:
         return None
 
     def _may_be(self, source: Source, entry: ContextEntry) -> bool:
-        if self._found.get(entry.id, source.path) != source.path:
+        other = self._found.get(entry.id, source.path)
+        if other != source.path and (other.suffix == zstd.SUFFIX) == (source.path.suffix == zstd.SUFFIX):
             return False
         return bool(entry.source and entry.imported_head) and "part" not in entry.metadata
 

@@ -351,7 +351,7 @@ class _Run(Struct):
         goes_on = goes_on or bool(format_.unpacked and (known or found))
         if _may_have_parts(format_, source) and not goes_on and self._import_parts(source, format_):
             return
-        if known is None and (found := found or self._packed(source, format_) or self.moved.to(format_, source)):
+        if known is None and (found := found or self._known_elsewhere(source, format_)):
             if found.older:
                 self._unchanged(source.format)
                 return
@@ -372,15 +372,17 @@ class _Run(Struct):
 
     def _before_packing(self, source: Source, format_: Format) -> Known | None:
         """Return the conversation of a compressed session that came in before it was compressed."""
+        # its lines may have come in a moment ago
+        self._commit_waiting()
         with rendition(self._scratch(), format_, source) as unpacked:
             return self.moved.to(format_named(format_.unpacked), source, unpacked)
 
-    def _packed(self, source: Source, format_: Format) -> Known | None:
-        """Return the conversation of a session that came in compressed, and lies there as lines now."""
+    def _known_elsewhere(self, source: Source, format_: Format) -> Known | None:
+        """Return the conversation of a session that came in compressed, and lies there as lines, or was elsewhere."""
         path = path_text(source.path.with_name(source.path.name + zstd.SUFFIX))
-        packed = (one.name for one in self.formats if one.unpacked == format_.name)
+        packed = [one.name for one in self.formats if one.unpacked == format_.name]
         entries = (entry for name in packed for entry in self.store.catalogue.by_origin("part", name, path))
-        return next(map(Known, entries), None)
+        return next(map(Known, entries), None) or self.moved.to(format_, source, packed=packed)
 
     def _scratch(self) -> Path:
         if self.scratch is None:

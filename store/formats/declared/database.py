@@ -66,15 +66,14 @@ class DeclaredDatabase(DatabaseFormat):
         self.schemas: Sequence[Mapping[str, Set[str]]] = [schema for kind in self.kinds for schema in kind.schemas()]
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
-        return self._lines(database, ((kind, None) for kind in self._present(database)))
+        return self._lines(database, [(kind, None) for kind in self._present(database)])
 
     def _lines(
-        self, database: sqlite3.Connection, kinds: Iterable[tuple["_Sessions", Sequence[object] | None]]
+        self, database: sqlite3.Connection, kinds: Sequence[tuple["_Sessions", Sequence[object] | None]]
     ) -> Iterator[Row]:
-        """Yield the lines of all sessions of each kind, or of some of them."""
         begun = 0
-        for kind, only in kinds:
-            for line in kind.lines(database, begun, only):
+        for kind, names in kinds:
+            for line in kind.lines(database, begun, names):
                 begun += line.begins is not None
                 yield line
 
@@ -103,8 +102,8 @@ class DeclaredDatabase(DatabaseFormat):
             self._may_walk_from[path] = time.monotonic() + took * _SHARE
         (self._put_off.discard if may_walk else self._put_off.add)(path)
         marks = {name: value for _names, reached in found for name, value in reached.items()}
-        only = [names for names, _reached in found]
-        return self._lines(database, zip(present, only, strict=True)), {**since, **marks}
+        chosen = [(kind, names) for kind, (names, _reached) in zip(present, found, strict=True)]
+        return self._lines(database, chosen), {**since, **marks}
 
     def put_off(self, path: Path) -> float:
         return max(self._may_walk_from[path] - time.monotonic(), 0.1) if path in self._put_off else 0.0

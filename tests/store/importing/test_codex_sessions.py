@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import zstandard
 
 from store.editing.editor import DELETED, Editor
@@ -154,6 +155,36 @@ def test_a_compressed_session_that_lies_elsewhere_goes_on_as_what_it_was(store: 
     assert (conversation.format, conversation.source) == ("codex", str(archived.with_suffix("")))
     other = compressed(tmp_path / "other", written(meta(id="019d9999-8e2e-7e83-8d90-640dce44d5f9")))
     assert imported(store, other).imported == 1
+    assert len(store.library.conversations()) == 2
+
+
+@pytest.mark.parametrize("lines_first", [True, False])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_session_that_lies_as_lines_and_compressed_elsewhere_is_one(
+    store: Store, tmp_path: Path, *, lines_first: bool, at_once: bool
+) -> None:
+    records = [meta(), message("user", "Why?"), message("assistant", "So.")]
+    archive = compressed(tmp_path / ("z" if lines_first else "a"), written(*records))
+    path = tmp_path / "m" / "sessions" / archive.with_suffix("").name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(written(*records))
+    for _time in range(2):
+        for one in [tmp_path] if at_once else [path, archive] if lines_first else [archive, path]:
+            assert imported(store, one).errors == []
+        assert texts_of(store)[-2:] == ["Why?", "So."]
+    path.write_bytes(written(*records, message("user", "And now?")))
+    assert imported(store, tmp_path).grown == 1
+    assert texts_of(store)[-1] == "And now?"
+    report = imported(store, tmp_path)
+    assert (report.imported, report.grown) == (0, 0)
+    more = [message("user", "And now?"), message("assistant", "Now.")]
+    archive.write_bytes(zstandard.compress(written(*records, *more)))
+    for _time in range(2):
+        imported(store, tmp_path)
+    assert texts_of(store)[-2:] == ["And now?", "Now."]
+    # one of another id is another
+    path.write_bytes(written(meta(id="019d9999-8e2e-7e83-8d90-640dce44d5f9"), message("user", "Why?")))
+    imported(store, tmp_path)
     assert len(store.library.conversations()) == 2
 
 
