@@ -40,7 +40,7 @@ from store.index.views import Views
 from store.settings import Settings, load
 from store.shared.cache import Cache
 from store.shared.replica import Replica
-from store.shared.space import ANOTHER, membership
+from store.shared.space import LOGS_BACK, membership
 from store.upkeep.archiving import Archiving
 from store.upkeep.gc import Collector
 from store.upkeep.purging import complete, renew
@@ -200,7 +200,7 @@ class Store:
                 if not files.read_only:
                     self.replica = Replica(root, member, writer, self.intake, cache)
                 if files.incomplete:
-                    writer.read_only = f"{files.heads.name} is damaged, and what it has lost is in the space: {ANOTHER}"
+                    writer.read_only = f"{files.heads.name} is damaged: {LOGS_BACK}"
                     files.notes.append(writer.read_only)
             self.collector.replica = self.replica
             self.archiving = Archiving(self.replica, self.settings.remote) if self.replica is not None else None

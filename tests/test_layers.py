@@ -34,7 +34,7 @@ LAYERS = (
     ("store.upkeep.fsck",),
     ("store.editing",),
     ("store.importing",),
-    ("store.upkeep.repair",),
+    ("store.upkeep.repair", "store.upkeep.log_repair"),
     ("store.retention",),
     ("store.compare",),
     ("store.worktree.blame", "store.worktree.briefs", "store.worktree.changes"),

@@ -253,10 +253,10 @@ def status(store: Path | None, as_json: bool) -> None:
             echo(f"also     {member.number}, {member.machine}{state}")
 
 
-@remote.command("repair", short_help="Put back what the space has lost.")
+@remote.command("repair", short_help="Put back what the space, or a log here, has lost.")
 @click.pass_obj
 def repair(store: Path | None) -> None:
-    """Put back the last commits of this replica, which the space has lost.
+    """Put back the last commits of this replica, which the space has lost; and a damaged log here, from the space.
 
     A server that took over from another, or was put back from a backup, may lack them. Where others went on without
     them, this is refused: then make another replica, and push what this one has to it.
@@ -265,10 +265,14 @@ def repair(store: Path | None) -> None:
     from fusefs.text.render import FileRenderer
     from store.shared import remote as spaces
     from store.store import Store
+    from store.upkeep.log_repair import put_logs_back
 
     root = store_root(store)
     spaces.membership_of(root)
-    with Store.open(root, renderer=FileRenderer()) as opened:
+    logs = put_logs_back(root)
+    with Store.open(root, renderer=FileRenderer(), reindex=bool(logs)) as opened:
+        for name in logs:
+            echo(f"Put back {name} from the space.")
         count = opened.replica.repair() if opened.replica else 0
     echo(f"Put back {count} commits." if count else "The space has everything that this replica has.")
 

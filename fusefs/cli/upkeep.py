@@ -26,7 +26,8 @@ def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...], remote:
     Changes nothing without --repair. Exits with 1 if there are errors; warnings alone are none.
 
     With --repair, what is derived is rebuilt; records of turns are put back, and contents taken anew, from PATH and
-    from the files that conversations were imported from. It says what is lost, and keeps the damaged bytes.
+    from the files that conversations were imported from; a log of a replica is put back from its space. It says what
+    is lost, and keeps the damaged bytes.
     """
     from fusefs.text.render import FileRenderer
     from store.errors import UsageError
@@ -54,9 +55,20 @@ def fsck(store: Path | None, *, repair: bool, sources: tuple[Path, ...], remote:
 def _repair(root: Path, sources: tuple[Path, ...]) -> bool:
     """Repair the store, and say what was done; return whether what follows from its logs must be made once more."""
     from fusefs.text.render import FileRenderer
+    from store.errors import NotFound, Unreachable
+    from store.shared.space import membership
     from store.store import Store
+    from store.upkeep.log_repair import put_logs_back
     from store.upkeep.repair import repair
 
+    logs: list[str] = []
+    if membership(root) is not None:
+        try:
+            logs = put_logs_back(root)
+        except (NotFound, Unreachable) as error:
+            echo(f"convfs: {error}", err=True)
+    for name in logs:
+        echo(f"repaired: {name}, from the space")
     with Store.open(root, renderer=FileRenderer(), create=False, repair=True) as opened:
         for line in opened.recovered:
             echo(f"convfs: {line}", err=True)
@@ -67,7 +79,7 @@ def _repair(root: Path, sources: tuple[Path, ...]) -> bool:
         echo(f"lost: {line}")
     if done.kept:
         echo(f"The damaged bytes are in {done.kept[0].parent}, in {len(done.kept)} files.")
-    return done.turns > 0
+    return done.turns > 0 or bool(logs)
 
 
 @click.command(short_help="Rebuild the index from the logs.")

@@ -280,7 +280,8 @@ class Archive:
     def put_back(self, segments: Collection[Segment], known: Sequence[Entry], packs: int) -> int:
         """Make segments anew of ``known``, all entries of the space that a replica has; return how many entries.
 
-        What they name is in the packs of the space up to ``packs``. Raises StoreFailed, DamageError.
+        What they name is in the packs of the space up to ``packs``. Entries without a chain cannot be put back. Raises
+        StoreFailed, DamageError.
         """
         record = self._space.records.record(ARCHIVE)
         made: dict[str, Segment] = {}
@@ -289,7 +290,7 @@ class Archive:
             first, end = (
                 bisect_left(known, seq, key=lambda entry: entry.prev) for seq in (segment.after, segment.last)
             )
-            if end > first and known[end - 1].seq == segment.last:
+            if end > first and known[end - 1].seq == segment.last and known[end - 1].chain:
                 some = [structs.replace(entry, packs=packs) for entry in known[first:end]]
                 made[segment.key] = self._put(segment.after, some)
                 count += end - first

@@ -146,17 +146,32 @@ def observing(root: Path, aside: Path) -> Iterator[Callable[[int], None]]:
     space, _access = enter(root, member)
     with closing(space):
         _known, before = snapshot.latest(space)
-        aside.mkdir(mode=0o700)
-        snapshot.fetch(space, aside)
-        if (root / paths.KEYS).exists():
-            durable.write_whole(aside / paths.KEYS, (root / paths.KEYS).read_bytes())
-        structs.replace(member, only_follows=True).write(aside)
+        _follow(space, root, member, aside)
 
         def publish(seq: int) -> None:
             if not snapshot.publish(space, aside, member.machine, seq, before):
                 raise Conflict(f"the space {member.space} got another snapshot, or a redaction, meanwhile: try again")
 
         yield publish
+
+
+def follow(root: Path, aside: Path) -> None:
+    """Make the new directory ``aside`` a replica of the space of ``root`` that only follows, and nobody knows.
+
+    Raises as :func:`observing`.
+    """
+    member = membership_of(root)
+    space, _access = enter(root, member)
+    with closing(space):
+        _follow(space, root, member, aside)
+
+
+def _follow(space: Space, root: Path, member: Membership, aside: Path) -> None:
+    aside.mkdir(mode=0o700)
+    snapshot.fetch(space, aside)
+    if (root / paths.KEYS).exists():
+        durable.write_whole(aside / paths.KEYS, (root / paths.KEYS).read_bytes())
+    structs.replace(member, only_follows=True).write(aside)
 
 
 def invite(root: Path, role: Role = "writer", objects: str = "") -> Invitation:

@@ -31,6 +31,7 @@ from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import COMMIT_SIZE, Commit, Dropped, HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import JournalEntry, decode_entry, encode_entry, entry_seq
+from store.disk.turn_format import decode_run
 from store.errors import (
     DamageError,
     FormatTooNew,
@@ -54,7 +55,7 @@ from store.shared.packs import PACK_BYTES, Packs
 from store.shared.presence import SAY_SECONDS, Presence
 from store.shared.published import PublishedFile, Reached
 from store.shared.redactions import Redactions
-from store.shared.space import ANOTHER, Membership, Space
+from store.shared.space import ANOTHER, LOGS_BACK, Membership, Space
 
 if TYPE_CHECKING:
     from store.shared.access import Access
@@ -264,7 +265,7 @@ class Replica:
                 entry, _frames, _group = self._last_entry(self.connected()[0])
                 known = entry.chain if entry is not None and entry.seq == seq else b""
             if not known:
-                raise self._only_read(f"the history of this replica, up to commit {seq}, cannot be read: {ANOTHER}")
+                raise self._only_read(f"a log of this replica, up to commit {seq}, cannot be read: {LOGS_BACK}")
             self.history.reach(seq, known)
         return self.history.chain
 
@@ -483,7 +484,10 @@ class Replica:
         return packs
 
     def _known(self) -> list[Entry]:
-        """Return all entries that this replica has applied, from its logs: without contents."""
+        """Return all entries that this replica has applied, from its logs: without contents.
+
+        Where turns were reclaimed since, the logs no longer say what the chain is: it is b"" from there on.
+        """
         writer = self._writer
         entries: list[Entry] = []
         chain, turns, seq = BEGINNING, 0, 0
@@ -492,7 +496,7 @@ class Replica:
             records = writer.turns.records(turns + 1, commit.body.turn_count - turns)
             offset = commit.offset + COMMIT_SIZE - len(frames)
             body = encode_entry(JournalEntry(commit.seq, turns + 1, records, offset, frames, NOWHERE, ()))
-            chain = chained(chain, body)
+            chain = chained(chain, body) if chain and not _reclaimed(records, turns + 1) else b""
             entries.append(Entry(seq, commit.seq, new_token(), self.member.number, 0, 0, chain, body))
             turns, seq = commit.body.turn_count, commit.seq
         return entries
@@ -500,16 +504,27 @@ class Replica:
     def _lost(self, space: Space, known: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries that the space lacks at its end. UsageError if it has others there."""
         there = bisect_left(known, True, key=lambda entry: not space.log.entries(entry.prev))
+        chain = BEGINNING
         if there:
-            self._check_follows(known, space.log.entries(known[there - 1].prev))
-        return known[there:]
+            last = space.log.entries(known[there - 1].prev)
+            self._check_follows(known, last)
+            chain = last[0].chain
+        lost = []
+        for entry in known[there:]:
+            logged = decode_entry(entry.body)
+            if not entry.chain and (not chain or _reclaimed(logged.turns, logged.first_turn)):
+                raise UsageError(f"the space lacks commit {entry.seq}, of which some was deleted for good: {ANOTHER}")
+            chain = entry.chain or chained(chain, entry.body)
+            lost.append(msgspec.structs.replace(entry, chain=chain))
+        return lost
 
     def _check_follows(self, known: Sequence[Entry], there: Sequence[Entry]) -> None:
         """Raise UsageError unless the first of some entries of the space is one that this replica has applied."""
         for entry in there[:1]:
             at = bisect_left(known, entry.prev, key=lambda one: one.prev)
             own = known[at] if at < len(known) else None
-            if own is None or entry.seq != own.seq or entry.chain not in (b"", own.chain):
+            differs = own is not None and b"" not in (entry.chain, own.chain) and entry.chain != own.chain
+            if own is None or entry.seq != own.seq or differs or not _same_frames(entry, own):
                 raise UsageError(f"the space {self.member.space} {_WENT_ON}")
 
     def _publish(self, records: Sequence[bytes]) -> None:
@@ -692,3 +707,12 @@ class Replica:
         if not self._told:
             _LOG.warning("%s", error)
         self._told = str(error)
+
+
+def _reclaimed(records: bytes | memoryview, first: int) -> bool:
+    """Return whether any of some records of turns was reclaimed."""
+    return any(turn.reclaimed for turn in decode_run(records, first))
+
+
+def _same_frames(one: Entry, other: Entry) -> bool:
+    return decode_entry(one.body).heads == decode_entry(other.body).heads

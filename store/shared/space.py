@@ -40,6 +40,8 @@ ARCHIVE = "archive"
 """The record of the entries that are in objects (``store.shared.archive``), JSON with ``seq``."""
 ANOTHER = "make another replica with convfs remote join; what this one has can still be read"
 """The advice where a replica can go on no more."""
+LOGS_BACK = "convfs remote repair puts it back from the space"
+"""The advice where a log of a replica is damaged or gone."""
 
 
 class Outdated(ConvfsError):

@@ -60,7 +60,7 @@ JOURNALS = 8
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _INCOMPLETE = "incomplete"
-"""In the index, 1 if the log of a replica was damaged when it was made of that."""
+"""In the index, 1 if the log of a replica was damaged when it was made of that, or it is not made yet."""
 _LOOKED_THROUGH = 1 << 20
 _GROUP = 10_000
 
@@ -116,7 +116,7 @@ class Files:
         if (root / paths.REDACTING).exists():
             self.notes.append("a redaction was interrupted: run convfs redact once more, with what it was given")
         if not repair:
-            _refuse_without_logs(root)
+            _refuse_without_logs(root, backed=backed)
         self.turns = TurnLog(root / paths.TURN_LOG, files_id, read_only=only)
         held.callback(self.turns.close)
         self.heads = HeadLog(root / paths.HEAD_LOG, files_id, read_only=only)
@@ -388,14 +388,19 @@ def _rebuilt(files: Files, path: Path, boot: str) -> Index:
     try:
         with index.db.writing(hold=False):
             index.db.set_state("store", files.files_id.hex())
+            if files.backed:
+                # until it is known that it is not: whoever is killed meanwhile leaves one that is not used
+                index.db.set_state(_INCOMPLETE, 1)
         lost = rebuild(index, files.heads, files.packs)
         files.notes += lost
         damaged = any(line.startswith(files.heads.name) for line in lost)
         if damaged and files.backed:
             # what the log has lost is in the space: told once more, it would be a commit that the space lacks
             files.incomplete = True
-            index.db.set_state(_INCOMPLETE, 1)
-        elif own and (files.root / paths.OLD_INDEX).exists():
+            return index
+        if files.backed:
+            index.db.set_state(_INCOMPLETE, 0)
+        if own and (files.root / paths.OLD_INDEX).exists():
             _compare(files, index, damaged=damaged)
     except BaseException:
         index.close()
@@ -473,17 +478,17 @@ def _sound_index(files: Files, path: Path, boot: str) -> Index | None:
 # -- the directory ---------------------------------------------------------------------------------------------------
 
 
-def _refuse_without_logs(root: Path) -> None:
+def _refuse_without_logs(root: Path, *, backed: bool) -> None:
     """Raise DamageError if a log is not there that was: a new one in its place would be an empty store."""
     logs = [root / paths.TURN_LOG, root / paths.HEAD_LOG]
     missing = [path for path in logs if not path.exists()]
     # a process that was killed while it made the store has left files of which none holds anything
     held = (*logs, root / paths.CHECKPOINT, *root.glob(paths.PACKS))
     if missing and any(path.exists() and path.stat().st_size > HEADER_SIZE for path in held):
-        raise DamageError(
-            f"{missing[0]}: the log is gone, and nothing is shown without it: put it back from a backup,"
-            f" or have `convfs fsck --repair` make another of what is known"
-        )
+        how = "put it back from a backup, or have `convfs fsck --repair` make another of what is known"
+        if backed:
+            how = "`convfs remote repair` puts it back from the space"
+        raise DamageError(f"{missing[0]}: the log is gone, and nothing is shown without it: {how}")
 
 
 def open_files(
@@ -534,7 +539,7 @@ def open_files(
             files.sweep(root / paths.SCRATCH)
             if reindex:
                 if not repair:
-                    _refuse_without_logs(root)
+                    _refuse_without_logs(root, backed=backed)
                 set_aside(root)
             files_id = found or identity.files_id(root) or new_id or new_store_id()
             return Files(root, files_id, directory, held, repair=repair, backed=backed)

@@ -603,8 +603,8 @@ def test_whose_log_is_damaged_commits_nothing_of_its_own(any_team: Team, index: 
         remove_database(any_team.root("a") / paths.INDEX)
     for reindex in (True, False):
         with Store.open(any_team.root("a"), reindex=reindex) as a:
-            assert any("convfs remote join" in line for line in a.recovered)
-            with pytest.raises(StoreFailed, match=r"heads\.log is damaged.*convfs remote join"):
+            assert any("convfs remote repair" in line for line in a.recovered)
+            with pytest.raises(StoreFailed, match=r"heads\.log is damaged.*convfs remote repair"):
                 a.contexts.append(first, b"never", "line")
             assert said(a, first) == [b"1"]
         assert path.read_bytes() == data
