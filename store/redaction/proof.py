@@ -32,7 +32,8 @@ from store.redaction.secrets import Secrets
 from store.redaction.survey import across_chunks, kept_files, keys_in
 from store.store import Store
 
-_AT_ONCE = 8 << 20
+_AT_ONCE = 1 << 18
+"""The bytes of a file that are searched at a time: every other thread is held up meanwhile."""
 _FEW = 32
 _HEADED = b"SQLite format 3\0"
 
@@ -175,9 +176,10 @@ class _Prover:
             head = file.read(len(_HEADED))
             file.seek(0)
             before = b""
-            while piece := file.read(_AT_ONCE):
+            reach = max(self._secrets.reach, 64)
+            while piece := file.read(max(_AT_ONCE, reach)):
                 self._look(before + piece, where)
-                before = piece[-max(self._secrets.reach, 64) :]
+                before = piece[-reach:]
         if head == _HEADED:
             for row in _rows(path):
                 self._look(row, where)

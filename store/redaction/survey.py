@@ -27,11 +27,17 @@ Renamed = Callable[[bytes], bytes | None]
 """Returns the new digest for a digest of any algorithm; None if it stays."""
 
 
+_LONGEST = 64
+"""The bytes of the longest name that a pattern finds."""
+_STEP = 1 << 17
+"""The bytes in which a pattern is looked for at a time: every other thread is held up meanwhile."""
+
+
 def keys_in(data: bytes) -> Iterator[int]:
     """Yield the keys of all digests that bytes may name."""
-    for match in _HEX.finditer(data):
+    for match in _matches(_HEX, data):
         yield hash_key(bytes.fromhex(match[0].decode()))
-    for match in _BINARY.finditer(data):
+    for match in _matches(_BINARY, data):
         yield hash_key(match[2])
 
 
@@ -46,7 +52,31 @@ def renamed(data: bytes, new: Renamed) -> bytes:
         name = new(match[2])
         return match[0] if name is None else match[1] + name
 
-    return _BINARY.sub(binary, _HEX.sub(in_hex, data))
+    return _replaced(_BINARY, _replaced(_HEX, data, in_hex), binary)
+
+
+def _matches(pattern: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield what ``pattern.finditer`` would, in steps."""
+    at = 0
+    while at < len(data):
+        beyond = at + _STEP
+        # one that begins in this step ends in sight, and so does what must not follow it
+        for match in pattern.finditer(data, at, beyond + _LONGEST + 1):
+            if match.start() >= beyond:
+                break
+            yield match
+            at = match.end()
+        at = max(at, beyond)
+
+
+def _replaced(pattern: re.Pattern[bytes], data: bytes, instead: Callable[[re.Match[bytes]], bytes]) -> bytes:
+    """Return what ``pattern.sub`` would, in steps."""
+    at = 0
+    pieces = []
+    for match in _matches(pattern, data):
+        pieces += [data[at : match.start()], instead(match)]
+        at = match.end()
+    return b"".join([*pieces, data[at:]]) if pieces else data
 
 
 class Survey:
