@@ -195,6 +195,8 @@ def _one_of_many(work: Path, count: int) -> None:
     with Store.open(work / "here", renderer=FileRenderer()) as here:
         here.contexts.append(3, b"the last one", _TYPE)
     command = spent(lambda: run(pull))
+    with _servers() as place:
+        from_a_space = _out_of_a_space(fresh(work / "space"), count, place)
     print_table(
         f"One new turn among {count} conversations",
         ("", "processor time"),
@@ -203,10 +205,32 @@ def _one_of_many(work: Path, count: int) -> None:
             ("one new turn", seconds(median(found))),
             ("the command, where nothing is known of the other store", seconds(first)),
             ("the command, with one new turn", seconds(command)),
+            ("the command, with one new turn of another replica", seconds(from_a_space)),
             ("the command's start", seconds(spent(lambda: run([sys.executable, "-m", "fusefs.cli", "--version"])))),
         ],
-        "Conversations of one turn each. The command opens both stores, and closes them.",
+        "Conversations of one turn each. The command opens both stores, and closes them. One may be a replica of a"
+        " space on PostgreSQL and S3, encrypted, to which the turn came from another one.",
     )
+
+
+def _out_of_a_space(work: Path, count: int, place: Place) -> float:
+    """Return what a pull of one turn takes from a replica that has to fetch it first."""
+    name, ours, theirs = f"bench-{uuid.uuid4().hex[:12]}", work / "ours", work / "theirs"
+    remote.init(place, name)
+    remote.join(place, name, ours, "ours")
+    with Store.open(ours, renderer=FileRenderer()) as store:
+        _fill(store, count)
+    let_in(ours, theirs, "theirs")
+    for root in (theirs, work / "elsewhere"):
+        Store.open(root).close()
+    pull = [*mounts.convfs_command(work / "elsewhere"), "pull", theirs]
+    run(pull)
+    found = []
+    for number in range(5):
+        with Store.open(ours, renderer=FileRenderer()) as store:
+            store.contexts.append(1 + number * count // 7, b"one more turn", _TYPE)
+        found.append(spent(lambda: run(pull)))
+    return median(found)
 
 
 def _fill(store: Store, count: int) -> None:
