@@ -337,7 +337,7 @@ class _Run(Struct):
         return own or format_named(source.format)
 
     def _import(self, source: Source, format_: Format) -> None:
-        unclaimed = Unclaimed.now(self.store)
+        unclaimed = Unclaimed.now(self.store, path_text(source.path))
         known = self._known(source.path)
         if self._as_it_was(source.path, known) is not None:
             self._unchanged(source.format)

@@ -23,10 +23,17 @@ class Unclaimed(Struct, frozen=True):
 
     store: Store
     newest: int
+    source: str
+    known: int
+    """The conversation that this machine had imported from the path ``source`` then; 0: none."""
 
     @classmethod
-    def now(cls, store: Store) -> Self:
-        return cls(store, store.catalogue.newest() if store.catalogue.machine else 0)
+    def now(cls, store: Store, source: str = "") -> Self:
+        if not store.catalogue.machine:
+            return cls(store, 0, source, 0)
+        newest = store.catalogue.newest()
+        known = store.catalogue.by_source(source) if source else None
+        return cls(store, newest, source, known.id if known else 0)
 
     def still(self, metadata: Mapping[str, object]) -> Callable[[], bool] | None:
         """Return what says, at the commit, that no machine has made a conversation since that may be the same session.
@@ -36,10 +43,18 @@ class Unclaimed(Struct, frozen=True):
         catalogue, newest = self.store.catalogue, self.newest
         if not catalogue.machine:
             return None
-        tool, source = str(metadata.get("format", "")), str(metadata.get("source", ""))
+        tool = str(metadata.get("format", ""))
         # those in one file may be of one session
         kind = "part" if "part" in metadata else "session"
         marks = [origin(kind, tool, str(metadata[kind]))] if metadata.get(kind) else []
         if path := metadata.get("layout_of"):
             marks.append(origin("layout", str(path)))
-        return lambda: not catalogue.is_claimed(newest, "" if kind == "part" else source, marks)
+        source = "" if kind == "part" else str(metadata.get("source", ""))
+        return lambda: not (catalogue.is_claimed(newest, marks) or self._has_come(source))
+
+    def _has_come(self, source: str) -> bool:
+        """Return whether a conversation has come from a path meanwhile: a new one, or that of another machine."""
+        entry = self.store.catalogue.by_source(source) if source else None
+        if entry is None:
+            return False
+        return entry.id > self.newest or (source == self.source and entry.id != self.known)

@@ -259,13 +259,10 @@ class Catalogue:
         rows = self._query("SELECT max(id) FROM contexts")
         return int(rows[0][0] or 0)
 
-    def is_claimed(self, after: int, source: str, marks: Iterable[str]) -> bool:
-        """Return whether a context newer than ``after`` is found by one of some marks, or came from ``source`` here."""
+    def is_claimed(self, after: int, marks: Iterable[str]) -> bool:
+        """Return whether a context newer than ``after`` is found by one of some marks."""
         by_mark = "SELECT 1 FROM origins WHERE origin = ? AND context > ?"
-        if any(self._query(by_mark, (mark, after)) for mark in marks):
-            return True
-        entry = self.by_source(source) if source else None
-        return entry is not None and entry.id > after
+        return any(self._query(by_mark, (mark, after)) for mark in marks)
 
     def layouts(self) -> list[ContextEntry]:
         """Return the contexts that stand for files of many conversations, by path."""

@@ -1,8 +1,9 @@
 """Machines of a space that import: the same session once, and outputs with numbers of their own."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from store.events.conversation import ARTIFACTS, BEGUN, Conversation
 from store.importing import identity
 from store.importing.importer import Importer, ImportReport
 from store.importing.snapshot import Snapshot
+from store.index.catalogue import ContextEntry
 from store.store import Store
 from tests.store.importing.sessions import SESSION, lines, session
 from tests.store.shared.test_spaces import Team, any_team, team
@@ -108,6 +110,30 @@ def test_a_session_of_which_another_machine_has_less_is_read_once(
     monkeypatch.setattr(identity, "Snapshot", Counted)
     assert brought(b, path) == (0, 1, 0)
     assert looked_at == [path]
+
+
+def test_a_session_that_changes_hands_while_it_is_looked_for_is_there_once(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replicas of one machine: what the other one imports is neither new nor of another machine."""
+    a, b, c = team.open("a"), team.open("b"), team.open("c", "b")
+    path = session(tmp_path, lines("One", "Two"))
+    assert brought(a, path) == (1, 0, 0)
+    path.write_bytes(lines("One", "Two", "Three"))
+    for store in (b, c):
+        store.writer.catch_up()
+    with monkeypatch.context() as patch:
+        look = identity.Moved._like
+
+        def overtaken(*arguments: Any) -> Iterator[tuple[ContextEntry, bool]]:  # noqa: ANN401  (those of the other)
+            patch.undo()
+            assert brought(c, path) == (0, 1, 0)
+            b.writer.catch_up()
+            return look(*arguments)
+
+        patch.setattr(identity.Moved, "_like", overtaken)
+        assert brought(b, path) == (0, 0, 1)
+    assert [payloads(a, talk) for talk in talks(a)] == [path.read_bytes()]
 
 
 def test_a_session_that_two_machines_have_gone_on_with_is_two_conversations(team: Team, tmp_path: Path) -> None:
