@@ -79,6 +79,8 @@ class Tool:
     rewrites: bool = False
     """Whether it writes all messages anew when it resumes, which begins another file in another minute, and then
     sends results again, all by itself."""
+    asks_again: bool = False
+    """Whether a session that was killed is gone on with by its last question, and a new one is not asked then."""
     beside: Sequence[str] = ()
     """Other packages that it needs of the same registry, as a newer node."""
 
@@ -434,6 +436,8 @@ TOOLS = (
         ask=[*_QWEN, "-p", "{question}"],
         resume=[*_QWEN, "--continue", "-p", "{question}"],
         pattern="*/chats/*.jsonl",
+        native="qwen-code",
+        asks_again=True,
         shell=Call("run_shell_command", {"command": "{command}", "is_background": False}),
         environment={"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "{address}/v1", "OPENAI_MODEL": "m"},
         beside=["node@22.23.3"],

@@ -299,9 +299,9 @@ class _Sessions(Struct):
                 marks[mark] = database.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0]
             elif touched:
                 query = f"SELECT {named}, {column} FROM {quoted(table)} WHERE {column} >= ?1 ORDER BY {column}"
-                found = database.execute(query, [lowest]).fetchall()
-                names |= dict.fromkeys(name for name, _value in found)
-                marks[mark] = found[-1][1] if found else since[mark]
+                marks[mark] = since[mark]
+                for name, marks[mark] in database.execute(query, [lowest]):
+                    names[name] = None
         return list(names), marks
 
     def lines(self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None) -> Iterator[Row]:

@@ -61,7 +61,9 @@ _FIRST_MILLISECONDS = 100_000_000_000
 def time_of(stamp: object) -> int:
     """Return a time in Unix milliseconds: told in ISO 8601, in seconds or in milliseconds; 0 if it is none."""
     if isinstance(stamp, (int, float)) and not isinstance(stamp, bool):
-        return int(stamp) if stamp >= _FIRST_MILLISECONDS else of_seconds(stamp)
+        if stamp < _FIRST_MILLISECONDS:
+            return of_seconds(stamp)
+        return int(stamp) if of_seconds(stamp // 1000) else 0
     return milliseconds(stamp)
 
 

@@ -343,3 +343,17 @@ def test_walks_through_a_table_without_an_index_are_put_off_and_new_rows_are_not
         report = taken(store, path)
         assert (report.grown, report.put_off) == (1, UNSET)
     assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
+
+
+@pytest.mark.parametrize("time", [float("inf"), 1e308, 10**18, b"\xff", "soon"])
+def test_a_time_that_is_none_ends_no_import(store: Store, tmp_path: Path, time: object) -> None:
+    with closing(sqlite3.connect(tmp_path / "data.sqlite3")) as database:
+        database.executescript(KIRO)
+        kiro(database, 1, 2)
+        database.execute("UPDATE conversations_v2 SET created_at = ?", (time,))
+        database.commit()
+    assert taken(store, tmp_path / "data.sqlite3").imported == 1
+    assert [text.partition(":")[0] for _kind, text in events(store, store.library.conversations()[0])] == [
+        "1 says 0",
+        "1 says 1",
+    ]
