@@ -80,6 +80,8 @@ class Load:
         self._left: list[Waiting] = []
         """The payloads that another process compresses, and in the next line the parts of them that it has."""
         self._left_parts: set[Hash] = set()
+        self._lists: list[tuple[bytes, list[Hash]]] = []
+        """The lists of chunks that are to be written once these are durable."""
         new, packed = self._new, intake.packed_here if logged else intake.packed
         self._versions = Versions(intake, lambda digest: digest in new or bool(packed([digest], region)))
 
@@ -174,7 +176,9 @@ class Load:
         for start, end in chunks(data):
             self._chunk(bytes(data[start:end]))
             passed(end)
-        self._list(digest, len(data), listed)
+        # what is one chunk is a blob as it is
+        if self._missing([digest]):
+            self._list(digest, len(data), listed)
         return digest
 
     def stream(self, pieces: Iterable[bytes]) -> tuple[Hash, int]:
@@ -193,11 +197,8 @@ class Load:
         return digest, size
 
     def _list(self, digest: Hash, size: int, listed: bytes) -> None:
-        self._flush()
-        # or a power failure might leave a list of missing chunks
-        self._intake.sync()
         record = encode_record(codec(Compression.CHUNKS, Form.PLAIN), size, digest, listed)
-        self._intake.write([(record, [digest])], self._region, logged=self._logged)
+        self._lists.append((record, [digest]))
         self._new.add(digest)
 
     def sync(self) -> None:
@@ -205,6 +206,11 @@ class Load:
         if self._left:
             raise UsageError("another process still has some of it")
         self._flush()
+        if self._lists:
+            # a power failure might leave a list of missing chunks otherwise; one sync is for all lists
+            self._intake.sync()
+            lists, self._lists = self._lists, []
+            self._intake.write(lists, self._region, logged=self._logged)
         self._intake.note_sketches(self._versions.taken_sketches())
         self._intake.sync()
         self._new.clear()

@@ -325,7 +325,7 @@ def test_what_a_killed_load_had_written_is_filed(root: Path) -> None:
     """Killed before anything in the index changed, which therefore looks like one that was closed."""
     script = (
         "import os, signal, sys; from pathlib import Path; from store.store import Store;"
-        " load = Store.open(Path(sys.argv[1])).intake.load(); load.huge(memoryview(b'huge ' * 1000));"
+        " load = Store.open(Path(sys.argv[1])).intake.load(); load.blob(b'huge ' * 1000); load._flush();"
         " os.kill(os.getpid(), signal.SIGKILL)"
     )
     run = subprocess.run([sys.executable, "-c", script, root], cwd=REPOSITORY, check=False)
