@@ -9,6 +9,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -43,6 +44,8 @@ _WORTH_BYTES = 16 << 20
 _AHEAD_BYTES = 64 << 20
 _AHEAD = 1024
 """The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
+_FILINGS_AHEAD = 4
+"""The documents of some MB of texts each that wait to be filed: committing goes on meanwhile."""
 _PATIENCE = 8
 """How often a session is looked for, while other machines bring it in."""
 
@@ -164,6 +167,10 @@ class _Run(Struct):
     """The processes that help."""
     opening: int = 0
     """The state of the search index when they began."""
+    filer: ThreadPoolExecutor | None = None
+    """Files words, while other sessions are committed."""
+    filings: deque[Future[None]] = field(default_factory=deque)
+    """The filings that are not known to be done, in order."""
     alone: bool = False
     """True if there are none, and are to be none."""
     scratch: Path | None = None
@@ -239,6 +246,7 @@ class _Run(Struct):
                 scratch = self.store.files.aside.scratch
                 self.opening = self.store.search.opening
                 self.crew = Crew(count, renderer, self.store.intake.inline_limit, scratch, formats)
+                self.filer = self.kept_open.enter_context(ThreadPoolExecutor(1, "convfs-filing"))
         except OSError as error:
             _LOG.info("the import goes on in one process: %s", error)
         self.alone = self.crew is None
@@ -281,12 +289,16 @@ class _Run(Struct):
         """File the rest for the search index."""
         if self.crew is not None:
             self.crew.finish()
-            self._file_words()
+            self._file_words(0)
 
-    def _file_words(self) -> None:
-        if self.crew is not None:
-            for gathered, shown in self.crew.filings():
-                self.store.search.add(gathered, shown, self.opening)
+    def _file_words(self, most: int = _FILINGS_AHEAD) -> None:
+        """Have words filed that are there by now; at most so many filings are left to be waited for."""
+        if self.crew is None or self.filer is None:
+            return
+        for gathered, shown in self.crew.filings():
+            self.filings.append(self.filer.submit(self.store.search.add, gathered, shown, self.opening))
+        while len(self.filings) > most:
+            self.filings.popleft().result()
 
     def _commit_waiting(self) -> None:
         for count in range(_PATIENCE):

@@ -25,6 +25,7 @@ from store.formats.core.format import Source
 from store.formats.registry import learn
 from store.importing import crew, importer, prepared
 from store.importing.crew import Crew
+from store.importing.group import Group
 from store.importing.importer import Importer, ImportReport
 from store.importing.walk import walk
 from store.search.documents import Gathered, Key
@@ -138,7 +139,7 @@ def test_the_texts_of_what_comes_in_are_there_at_once(
         assert list(store.texts.sections_of(shown)) == sections
         kept = list(store.texts.contents_of(shown))
         assert {row.turn for row, _content in kept} == contents.keys()
-        assert all(content in (contents[row.turn], None) for row, content in kept)
+        assert all(content is None or content.text == contents[row.turn] for row, content in kept)
         # a fork shares turns that were drawn once: nearly nothing is left to be drawn
         assert len(asked) < len(shown) // 20
 
@@ -250,6 +251,47 @@ def test_words_of_turns_that_may_be_gone_are_not_filed(
         monkeypatch.setattr(Crew, "filings", late)
         Importer(store).run([sessions])
         assert store.search.unfiled == store.files.turns.count
+
+
+def test_words_are_filed_while_others_are_committed(
+    tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are filed when the import ends."""
+    corpus.write_corpus(tmp_path / "sessions", sessions=40, events=100)
+    begun, committed, seen = threading.Event(), threading.Event(), list[bool]()
+    commit = Group.commit
+
+    def noted(self: Group) -> list[Exception | None]:
+        if begun.is_set():
+            committed.set()
+        return commit(self)
+
+    monkeypatch.setattr(Group, "commit", noted)
+    with opened(tmp_path / "store") as store:
+        add = store.search.add
+
+        def slow(gathered: Gathered, shown: dict[int, Key], opening: int) -> None:
+            begun.set()
+            seen.append(committed.wait(20))
+            add(gathered, shown, opening)
+
+        monkeypatch.setattr(store.search, "add", slow)
+        Importer(store).run([tmp_path / "sessions"])
+        assert seen[0]
+        assert store.search.unfiled == 0
+
+
+def test_what_goes_wrong_with_words_ends_the_import(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_gathered: Gathered, _shown: dict[int, Key], _opening: int) -> None:
+        raise ValueError("no words")
+
+    with opened(tmp_path / "store") as store:
+        monkeypatch.setattr(store.search, "add", failing)
+        with pytest.raises(ValueError, match="no words"):
+            Importer(store).run([sessions])
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("convfs-filing")]
 
 
 def test_a_process_that_dies_is_missed_by_nobody(
