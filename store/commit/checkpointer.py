@@ -81,13 +81,12 @@ class Learning:
         """Train a dictionary and register it, if there is enough to learn from. Not to be called under any lock."""
         writer = self._writer
         count, db = writer.turns.count, writer.index.db
-        # not once more in each of many short processes
-        tried = db.number(_TRIED)
-        if count < 2 * tried:
-            self._next_try = 2 * tried
-            return
         self._next_try = 2 * count
         try:
+            # not once more in each of many short processes
+            if count < 2 * (tried := db.number(_TRIED)):
+                self._next_try = 2 * tried
+                return
             with writer.order.alone("dictionary") as alone:
                 if not alone:
                     return
