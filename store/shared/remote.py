@@ -273,6 +273,11 @@ def adopt(root: Path, machine: str = "") -> Membership:
         held.callback(os.close, durable.lock_directory(root))
         space, access = enter(root, member)
         held.callback(space.close)
+        if access is not None and access.role != "admin":
+            raise UsageError(
+                f"this machine is a {access.role} of the space {member.space}: have an admin invite it once more"
+                " (convfs remote invite), join with another directory (convfs remote join), and convfs push what is here to it"
+            )
         machine = machine or member.machine
         place, login = member.place, ""
         if access is not None and space.logins is not None:

@@ -166,6 +166,15 @@ def test_a_writer_takes_nothing_away(team: Team) -> None:
         assert [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("name", ["writer", "reader"])
+def test_who_lets_nobody_in_does_not_adopt_a_copy(team: Team, name: str) -> None:
+    logins = team.server.execute("SELECT count(*) FROM convfs.login")
+    with pytest.raises(UsageError, match=f"a {name} of the space .*remote invite"):
+        remote.adopt(team.directory / name)
+    assert team.server.execute("SELECT count(*) FROM convfs.login") == logins
+    team.open(name).close()
+
+
 def test_a_writer_collects_and_redacts_nothing_for_others(team: Team) -> None:
     with team.open("writer") as store:
         store.intake.put(b"from a writer" * 10_000)
