@@ -276,7 +276,8 @@ def adopt(root: Path, machine: str = "") -> Membership:
         if access is not None and access.role != "admin":
             raise UsageError(
                 f"this machine is a {access.role} of the space {member.space}: have an admin invite it once more"
-                " (convfs remote invite), join with another directory (convfs remote join), and convfs push what is here to it"
+                " (convfs remote invite), join with another directory (convfs remote join), and convfs push what is"
+                " here to it"
             )
         machine = machine or member.machine
         place, login = member.place, ""
