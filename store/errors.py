@@ -20,6 +20,10 @@ class Missing(NotFound):
     """There is no such blob. Where something of the store names it, it was lost."""
 
 
+class Gone(Missing):
+    """A blob that was found in the store was deleted for good by another machine of the space: bring it once more."""
+
+
 class Conflict(UsageError):
     """The caller's expectation does not hold (a name is taken, a head moved on)."""
 

@@ -37,7 +37,7 @@ from store.content.resolver import Resolver
 from store.content.sealed import names_of
 from store.content.shelf import StoredBlobs
 from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
-from store.errors import ConvfsError, UsageError
+from store.errors import Away, ConvfsError, UsageError
 from store.ids import Hash, hash_bytes, hash_key
 from store.index.index import BlobPlace
 from store.paths import REMOTE
@@ -489,7 +489,7 @@ class Intake:
         """The records that were written and have not been published."""
         self._outgoing_bytes = 0
         self._again: list[int] = []
-        """The keys of blobs that were written, doomed ones perhaps, and are not known to be published."""
+        """The keys of blobs that were written, doomed ones perhaps by then, and are not known to be published."""
 
     def held(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
         """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
@@ -641,11 +641,12 @@ class Intake:
                     self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
                     self._written.update(hashes)
                     self.reliance.note(region, hashes)
+                    if self.reliance.lost:
+                        self.reliance.lost.difference_update(map(hash_key, hashes))
                 if self.publish is not None and not logged:
                     self._outgoing += [record for record, _hashes in new]
                     self._outgoing_bytes += sum(len(record) for record, _hashes in new)
-                    if self.doomed:
-                        self._again += [hash_key(digest) for _record, hashes in new for digest in hashes]
+                    self._again += [hash_key(digest) for _record, hashes in new for digest in hashes]
             if self._outgoing_bytes > _OUTGOING_BYTES:
                 with self._sync_lock:
                     self._publish()
@@ -716,10 +717,26 @@ class Intake:
     def drop(self, keys: Collection[int]) -> None:
         """Have blobs count as missing that a space holds no longer; what running work relies on is brought again.
 
-        Raises StoreFailed; OSError where that cannot be recorded.
+        What nobody has by now stays missing, and must not be named (:meth:`lacks`). Raises StoreFailed; OSError where
+        that cannot be recorded.
         """
         relied = self.reliance.drop(keys, lambda: self.doomed.add(keys))
-        self._bring(self._names(relied), self.held)
+        brought = self._bring(self._names(relied), self.held)
+        self.reliance.lost |= relied.difference(map(hash_key, brought))
+
+    def lacks(self, name: Hash) -> bool:
+        """Return whether a commit must not name a blob, as its space does not hold it, or not all that is in it."""
+        key, lost = hash_key(name), self.reliance.lost
+        if lost and key not in lost:
+            source = self.writer.pending.get, self.writer.index, self.writer.packs
+            try:
+                # nothing that was read before vouches for it
+                Resolver(StoredBlobs(*source), _CACHE_BYTES).check(name)
+            except Away:
+                raise
+            except ConvfsError:
+                lost.add(key)
+        return key in lost or key in self.doomed
 
     def keep_local(self, digests: Collection[Hash]) -> None:
         """Have blobs that are about to be written count as missing, as only this replica of a space has them."""
@@ -733,24 +750,26 @@ class Intake:
         """Return the names of blobs that wait in the journal or are filed, by their keys."""
         found = dict.fromkeys(self.writer.pending.called(keys))
         for key in keys:
-            for (pack, offset, _member) in self.writer.index.places_of(key):
+            for pack, offset, _member in self.writer.index.places_of(key):
                 with suppress(ConvfsError):
                     names = names_of(self.writer.packs.read(pack, offset))
                     found.update(dict.fromkeys(name for name in names if hash_key(name) == key))
         return list(found)
 
-    def _bring(self, digests: Sequence[Hash], held: Callable[[Sequence[Hash], Region], set[Hash]]) -> None:
-        """Write blobs once more, and with them what they are made of and is not ``held``."""
-        load = Load(self, held)
+    def _bring(self, digests: Sequence[Hash], held: Callable[[Sequence[Hash], Region], set[Hash]]) -> list[Hash]:
+        """Write blobs once more, with what they are made of and is not ``held``; return those that could be read."""
+        load, brought = Load(self, held), []
         for digest in digests:
             try:
                 if self.resolver.size(digest) > _CHUNKED_BYTES:
                     load.stream(self.resolver.pieces(digest))
                 else:
                     load.payloads([self.resolver.blob(digest)])
+                brought.append(digest)
             except ConvfsError as error:
-                _LOG.warning("a blob that the space has dropped cannot be brought again: %s", error)
+                _LOG.info("a blob that the space has dropped cannot be brought again: %s", error)
         load.sync()
+        return brought
 
     def cold(self, *, roll: bool) -> list[int]:
         """Return the packs that are no longer written to and whose blobs are all filed, and in a space published.

@@ -63,6 +63,8 @@ class Reliance:
         self._doomed: Container[int] = ()
         self.gone: Collection[int] = ()
         """The keys of what a space does not hold (``store.commit.doomed``): it counts as missing."""
+        self.lost: set[int] = set()
+        """The keys of what running work has found, and of which some has gone since: it counts as missing, too."""
 
     # -- writers ---------------------------------------------------------------------------------------------------
 
@@ -98,10 +100,10 @@ class Reliance:
             if epoch not in (None, self.epoch):
                 return None
             region.keys.extend(keys.values())
-            doomed, missing = self._doomed, () if gone else self.gone
-        if not doomed and not missing:
+            doomed, missing, lost = self._doomed, () if gone else self.gone, self.lost
+        if not doomed and not missing and not lost:
             return set(keys)
-        return {digest for digest, key in keys.items() if key not in doomed and key not in missing}
+        return {digest for digest, key in keys.items() if key not in doomed and key not in missing and key not in lost}
 
     def last(self, digest: Hash) -> None:
         """Rely for an hour on a blob that its owner may name only later."""

@@ -1,20 +1,24 @@
 """Requests: what callers want made durable; a group of them is worked out before anything is written."""
 
+import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from store.commit.reliance import Region
 from store.disk import head_format as heads
 from store.disk import turn_format
-from store.disk.head_format import Body, Deleted, Dropped, TextAdded
+from store.disk.head_format import Body, Deleted, Dropped, FsRoot, TextAdded
 from store.disk.journal_format import JournalBlob, JournalEntry
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import Conflict, DamageError, NotFound, UsageError
 from store.ids import PATCHES_BEYOND, TURNS_BEYOND, Hash, now_ms, patch_of, tip_of, turn_of
 from store.index.notes import KeyPlace
+
+HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""The names of blobs in metadata."""
 
 
 class NewTurn(Struct, frozen=True, gc=False):
@@ -144,6 +148,19 @@ class Request(Struct, eq=False):
             self.expected_head = head
         else:
             self.expected_turn = head
+
+    def names(self) -> Iterator[Hash]:
+        """Yield the names of blobs that it does not bring itself."""
+        brought = {blob.hash for blob in self.blobs}
+        yield from (turn.payload_hash for turn in self.turns if turn.payload_hash not in brought)
+        yield from (digest for _turn, digest, _flags, _created_ms in self.patches if digest not in brought)
+        yield from (digest for _algorithm, _foreign, digest in self.aliases)
+        yield from (digest for _number, digest in self.dictionaries)
+        yield from (note.root for note in self.notes if isinstance(note, FsRoot))
+        if self.fs_root is not None:
+            yield self.fs_root
+        for match in HEX.finditer(self.changes or b""):
+            yield Hash(bytes.fromhex(match[0].decode()))
 
     @property
     def deletes(self) -> bool:

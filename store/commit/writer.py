@@ -42,7 +42,7 @@ from msgspec import structs
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
-from store.commit.request import ContextHead, Group, Request
+from store.commit.request import HEX, ContextHead, Group, Request
 from store.disk import durable
 from store.disk import head_format as heads
 from store.disk.file_header import Damage
@@ -53,7 +53,7 @@ from store.disk.journal_format import JournalEntry, decode_entry, entry_pieces
 from store.disk.pack import PackSet
 from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError, NotFound, StoreFailed, StoreFull, Unreachable, Unredacted, UsageError
+from store.errors import DamageError, Gone, NotFound, StoreFailed, StoreFull, Unreachable, Unredacted, UsageError
 from store.events.conversation import Change
 from store.ids import Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
@@ -254,9 +254,6 @@ class Keys:
                     self._fresh.pop(place, None)
 
 
-_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-
-
 class Replaced:
     """The blobs that were replaced since the store was opened. Guarded by the lock that commits hold."""
 
@@ -293,7 +290,7 @@ class Replaced:
         if request.fs_root is not None:
             request.fs_root = new.get(request.fs_root, request.fs_root)
         if request.changes is not None:
-            request.changes = _HEX.sub(self._in_hex, request.changes)
+            request.changes = HEX.sub(self._in_hex, request.changes)
 
     def _in_hex(self, match: re.Match[bytes]) -> bytes:
         name = self._new.get(Hash(bytes.fromhex(match[0].decode())))
@@ -427,6 +424,8 @@ class Writer:
         """Called with notes for the machines of a space before their entry is published; if it raises, that waits."""
         self.brought: Callable[[Sequence[Hash]], None] = lambda _digests: None
         """Called with the blobs that an entry of a space brings, before it is published."""
+        self.lacks: Callable[[Hash], bool] | None = None
+        """Says of a blob whether the space lacks it: then an entry that names it must bring it. None if alone."""
         self.turns = turns
         self.head_log = head_log
         self.packs = packs
@@ -686,10 +685,18 @@ class Writer:
             try:
                 if self.replaced:
                     self.replaced.rename(request)
+                if self.lacks is not None and not request.plain:
+                    self._check_names(request, self.lacks)
                 draft.add(request)
             except Exception as error:
                 request.error = error
         return draft
+
+    def _check_names(self, request: Request, lacks: Callable[[Hash], bool]) -> None:
+        """Raise Gone where a blob was dropped that running work has found, and nobody had it to bring it again."""
+        for name in request.names():
+            if lacks(name):
+                raise Gone(f"the blob {name.hex()} was deleted for good by another machine: bring it once more")
 
     def _write_among_others(self, draft: Group, group: list[Request]) -> bool:
         """Commit a group in a space, drafted anew as often as others were first; return whether anything was.

@@ -16,7 +16,7 @@ from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
 from store.disk.turn_format import EDITED, Encoding, Turn
 from store.editing.merge import bring
-from store.errors import Conflict, ConvfsError, DamageError, NotFound
+from store.errors import Conflict, ConvfsError, DamageError, Gone, NotFound
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
@@ -313,7 +313,7 @@ class Group:
         ``changes`` is metadata; the time of a record becomes its ``updated_ms``. ``imported`` is the turn that the
         previous import moved the head to: if the context is no longer there, people have edited it, and what is new
         is brought into that. Fails with Overtaken where another machine of a space has imported the same session
-        since ``unclaimed``.
+        since ``unclaimed``, or has deleted what was found of it.
         """
         self._size += appender.size
         self.arrived |= appender.arrived
@@ -358,7 +358,7 @@ class Group:
         whole: list[tuple[int, int]] = []
         for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
-            if isinstance(error, Conflict) and self._is_overtaken(ending):
+            if isinstance(error, Gone) or (isinstance(error, Conflict) and self._is_overtaken(ending)):
                 error = Overtaken(str(error))
             elif isinstance(error, Conflict) and ending.context is not None:
                 # its turns, without anything that shows them

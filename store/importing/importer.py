@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType, field, structs
 from store import paths as paths_of_store
 from store.content import zstd
 from store.disk.files import temporary_folder
-from store.errors import ConvfsError, StoreFailed
+from store.errors import ConvfsError, Gone, StoreFailed
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
@@ -339,10 +339,18 @@ class _Run(Struct):
             self.release()
 
     def _try(self, source: Source) -> None:
-        try:
-            self._import(source, format_named(source.format))
-        except (ConvfsError, OSError) as error:
-            self._failed(source.path, error)
+        for count in range(_PATIENCE):
+            try:
+                self._import(source, format_named(source.format))
+            except Gone as error:
+                # what another machine has deleted meanwhile is read once more
+                if count + 1 == _PATIENCE:
+                    self._failed(source.path, error)
+            except (ConvfsError, OSError) as error:
+                self._failed(source.path, error)
+                return
+            else:
+                return
 
     def _format_of(self, source: Source) -> Format:
         own = next((format_ for format_ in self.formats if format_.name == source.format), None)

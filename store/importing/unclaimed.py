@@ -15,7 +15,7 @@ from store.store import Store
 
 
 class Overtaken(Conflict):
-    """Another machine has brought in the same session meanwhile: look at what is there, and import it again."""
+    """Another machine has brought in the session, or deleted what was found of it: look again, and import it again."""
 
 
 class Unclaimed(Struct, frozen=True):

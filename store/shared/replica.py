@@ -42,7 +42,7 @@ from store.errors import (
     Unredacted,
     UsageError,
 )
-from store.ids import hash_bytes, hash_key
+from store.ids import Hash, hash_bytes, hash_key
 from store.shared import generations, roster, sessions
 from store.shared.archive import Archive
 from store.shared.cache import Cache
@@ -138,6 +138,7 @@ class Replica:
         intake.owes = lambda: self.owes
         writer.order = self
         writer.noted = self._note_shared
+        writer.lacks = self._lacks
         writer.brought = lambda digests: intake.doomed.restore(map(hash_key, digests))
 
     @property
@@ -185,11 +186,7 @@ class Replica:
     def append(self, expected: int, entry: bytes) -> bool:
         self._check_writes()
         with self._asking() as (space, packs):
-            if self._left:
-                # what has begun without the space may rely on some of it. Not where the space is connected: whoever
-                # does that may be syncing the packs
-                self._intake.drop(self._left)
-                self._left = set()
+            self._drop_left()
             if self.redactions.holder and not self._wait(space, expected):
                 return False
             if expected >= self._published.now.reached.seq + _HISTORY_COMMITS:
@@ -203,6 +200,21 @@ class Replica:
                 return False
             self.history.reach(placed.seq, chain)
             return True
+
+    def _drop_left(self) -> None:
+        """Have what a killed process has left in the packs brought again where running work relies on it.
+
+        Some has begun without the space. For who commits, not where the space is connected: whoever does that may be
+        syncing the packs.
+        """
+        if self._left:
+            # but for what was written once more, and published, since
+            self._intake.drop(self._left.intersection(self._intake.doomed))
+            self._left = set()
+
+    def _lacks(self, name: Hash) -> bool:
+        self._drop_left()
+        return self._intake.lacks(name)
 
     def entries(self, after: int) -> Sequence[bytes]:
         with self._asking() as (space, packs):

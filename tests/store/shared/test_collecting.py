@@ -1,8 +1,10 @@
 """Collecting in a space: what nothing leads to goes on all machines and from the space, and no more than that."""
 
+import gc
 import os
 import shutil
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,8 +14,10 @@ from store.commit.intake import Load
 from store.commit.reliance import Region
 from store.commit.request import NewTurn, Request
 from store.disk.turn_format import Encoding
-from store.errors import Conflict, NotFound
+from store.errors import Conflict, Gone, NotFound
 from store.ids import Hash, type_tag
+from store.importing.group import Group
+from store.importing.importer import Importer
 from store.retention.pruner import delete
 from store.shared import packs, remote
 from store.shared.space import Place
@@ -22,6 +26,7 @@ from store.upkeep.fsck import fsck
 from store.upkeep.gc import Collected
 from store.upkeep.space_sealer import SpaceSealer
 from tests.conftest import scratch
+from tests.store.shared.test_importing import another
 from tests.store.shared.test_spaces import NAME, Team, any_team, team, until
 
 __all__ = ["any_team", "team"]
@@ -131,6 +136,75 @@ def test_what_running_work_relies_on_is_brought_again(team: Team) -> None:
     team.agree("a", "b", "c")
 
 
+def test_what_was_found_in_the_space_alone_and_has_gone_from_there_is_not_named(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # no pack is small enough to be taken whole
+    monkeypatch.setattr(packs, "WHOLE_BYTES", 0)
+    a, b = team.open("a"), team.open("b")
+    assert b.replica is not None
+    b.replica.close()
+    context = committed(a, loaded(a, [payload(1)])[1])
+    b.writer.catch_up()
+    delete(a, context, a.writer.head(context).tip)
+    load, digests = loaded(b, [payload(1)])
+    # so that it has nothing of it at hand
+    loaded(a, [payload(4)])
+    collect(b)
+    collect(a)
+    with pytest.raises(Gone, match="bring it once more"):
+        committed(b, digests)
+    del load
+    load, digests = loaded(b, [payload(1)])
+    named = committed(b, digests)
+    del load
+    a.writer.catch_up()
+    for store in (a, b):
+        assert said(store, named) == [payload(1)]
+        store.close()
+    team.agree("a", "b")
+
+
+def test_an_import_reads_once_more_what_has_gone_meanwhile(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # no pack is small enough to be taken whole
+    monkeypatch.setattr(packs, "WHOLE_BYTES", 0)
+    a, b = team.open("a"), team.open("b")
+    assert b.replica is not None
+    b.replica.close()
+    text = "\n".join(f"line {line} of a long text" for line in range(2000))
+    first, second = (another(tmp_path, number, text)[0] for number in (1, 2))
+    assert Importer(a).run([first]).imported == 1
+    b.writer.catch_up()
+    for entry in a.catalogue.every():
+        delete(a, entry.id, a.writer.head(entry.id).tip)
+    # what an import relies on goes with it
+    gc.collect()
+    hurry, times = Group.hurry, []
+
+    def late(self: Group) -> None:
+        if not times:
+            # so that it has nothing of it at hand
+            loaded(a, [payload(4)])
+            collect(b)
+            collect(a)
+            b.intake.resolver.forget()
+        times.append(1)
+        hurry(self)
+
+    monkeypatch.setattr(Group, "hurry", late)
+    # it has the same text, which b finds in the space
+    report = Importer(b).run([second])
+    assert (report.imported, report.errors) == (1, [])
+    assert len(times) == 2
+    a.writer.catch_up()
+    for store in (a, b):
+        assert [finding for finding in fsck(store) if finding.severity == "error"] == []
+        store.close()
+    team.agree("a", "b")
+
+
 def test_content_that_is_put_and_named_later_stays(team: Team) -> None:
     a, b = team.open("a"), team.open("b")
     data = os.urandom(40_000)
@@ -197,7 +271,13 @@ class Machines:
             loads.append((*loaded(store, payloads), payloads))
         elif what == "name" and loads:
             _load, digests, payloads = loads.pop(number % len(loads))
-            self.expected[committed(store, digests)] = payloads
+            try:
+                context = committed(store, digests)
+            except Gone:
+                # as an import does
+                _load, digests = loaded(store, payloads)
+                context = committed(store, digests)
+            self.expected[context] = payloads
         elif what == "append":
             context = store.contexts.create().context
             store.contexts.append(context, payload(number), "test")
