@@ -210,6 +210,7 @@ def _goose(folder: Path, talks: list[Talk]) -> None:
             "CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT,"
             " created_timestamp INTEGER)"
         )
+        db.execute("CREATE INDEX idx_messages_session ON messages (session_id)")
         for key, exchanges in talks:
             db.execute("INSERT INTO sessions VALUES (?, 'A talk', '/shop', '2026-01-01 00:00:00')", (key,))
             rows = (
