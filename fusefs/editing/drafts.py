@@ -20,6 +20,7 @@ from fusefs.tree.node import Directory
 from fusefs.tree.tree import Tree
 from store import typed
 from store.disk import durable
+from store.errors import StoreFailed, StoreFull, Unreachable
 from store.filenames import NAME_MAX, cut
 from store.ids import hash_bytes
 from store.paths import DRAFTS
@@ -160,10 +161,14 @@ class Drafts:
         """Remove a note: what it tells of is in the store."""
         self._tree.errors.pop(note, None)
 
-    def postponed(self, view_id: int, path: str, error: Exception, *, until_room: bool) -> None:
-        """Note that a text saved is committed later, and why."""
-        when = "there is room" if until_room else "the mount begins again"
-        self.note(view_id, path, f"{error}; what was saved is kept, and committed when {when}")
+    def postponed(self, view_id: int, path: str, error: StoreFailed | OSError) -> str:
+        """Note that a text saved is committed later, and why; return the name of the note, as :meth:`note` does."""
+        when = "when the mount begins again"
+        if isinstance(error, StoreFull) or (isinstance(error, OSError) and error.errno in durable.FULL):
+            when = "when there is room"
+        elif isinstance(error, Unreachable):
+            when = "once it can be"
+        return self.note(view_id, path, f"{error}; what was saved is kept, and committed {when}")
 
     def reject(self, target: Target, data: bytes, reason: str, path: Path | None) -> Path:
         """Keep ``data`` beside the file that it cannot become, at ``path`` if it is kept there already."""

@@ -27,7 +27,7 @@ from fusefs.text.new_event import Asked, new_event, said_in
 from fusefs.tree.changes import Stale
 from fusefs.tree.view import View
 from store.conversations.contexts import Append
-from store.errors import ConvfsError, StoreFailed, StoreFull, UsageError
+from store.errors import ConvfsError, StoreFailed, UsageError
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.exporting.steps import Step, steps_of
@@ -54,7 +54,7 @@ class Composed(Struct, frozen=True):
 class NewEvent:
     """A scratch file that becomes an event when it is closed."""
 
-    __slots__ = ("asked", "composed", "draft", "maker", "name", "source", "view_id")
+    __slots__ = ("asked", "composed", "draft", "maker", "name", "note", "source", "view_id")
 
     state: ClassVar[State] = State.NEW_EVENT
 
@@ -69,6 +69,8 @@ class NewEvent:
         """The event that it becomes, worked out when it was closed."""
         self.source: ScratchFile | None = None
         """The file, if it was closed but could not be appended."""
+        self.note = ""
+        """The note of that."""
 
     @property
     def path(self) -> str:
@@ -143,6 +145,7 @@ class NewEvents:
         tree, saves, view_id = self.tree, self._saves, candidate.view_id
         saves.settle_waiting(view_id)
         number, time_ms = self.commit(candidate, data, path)
+        self.drafts.withdraw(candidate.note)
         self._names.made(view_id, candidate.name, candidate.maker, number)
         if candidate.composed is not None and candidate.composed.number:
             self._joined(source, path, candidate)
@@ -183,8 +186,7 @@ class NewEvents:
         """Append a file later, which has a draft. ``error`` is why it cannot be now."""
         candidate.source = source
         if source.ino not in self._waiting:
-            until_room = isinstance(error, StoreFull | OSError)
-            self.drafts.postponed(candidate.view_id, candidate.path, error, until_room=until_room)
+            candidate.note = self.drafts.postponed(candidate.view_id, candidate.path, error)
         self._waiting[source.ino] = candidate
 
     def settle_waiting(self, view_id: int | None) -> None:

@@ -119,11 +119,10 @@ class Outputs(Removing[Key, None]):
     what = "outputs"
 
     def __init__(self, inodes: Inodes, records: EventCommits, drafts: Drafts, clock: Clock) -> None:
-        super().__init__(clock)
+        super().__init__(clock, drafts)
         self._tree = inodes.tree
         self._kernel = inodes.kernel
         self._inodes = inodes
-        self._drafts = drafts
         self._records = records
         self._known = inodes.tree.outputs
         self._artifacts = inodes.tree.outputs.artifacts

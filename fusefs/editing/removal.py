@@ -7,12 +7,13 @@ A conversation is removed file by file, and then its directory. Its files vanish
 directory does not follow within seconds: they cannot be removed one by one.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import ClassVar, Generic, TypeVar
 
 from fusefs.editing.delays import Clock, Delayed
+from fusefs.editing.drafts import Drafts
 from fusefs.editing.records import Base
 from fusefs.editing.saves import Saves
 from fusefs.tree.changes import Stale
@@ -20,13 +21,11 @@ from fusefs.tree.events import EventFile
 from fusefs.tree.node import Node
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import ViewNode
-from store.errors import ConvfsError
+from store.errors import ConvfsError, NotFound
 from store.events.event import DELETED
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-log = logging.getLogger(__name__)
 
 DELAY_SECONDS = 1.0
 _VANISHED_SECONDS = 5.0
@@ -70,7 +69,8 @@ class Removing(ABC, Generic[K, V]):
 
     what: ClassVar[str]
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, drafts: Drafts) -> None:
+        self._drafts = drafts
         self._removed: Delayed[int, K, V] = Delayed(DELAY_SECONDS, clock)
 
     @abstractmethod
@@ -92,7 +92,8 @@ class Removing(ABC, Generic[K, V]):
         try:
             self.commit(view_id)
         except ConvfsError as error:
-            log.error("%s of view %d could not be removed, and are there again: %s", self.what, view_id, error)
+            with suppress(NotFound):
+                self._drafts.note(view_id, self.what, f"what was removed is there again: {error}")
 
 
 class Removals(Removing[int, Base]):
@@ -101,7 +102,7 @@ class Removals(Removing[int, Base]):
     what = "events"
 
     def __init__(self, saves: Saves) -> None:
-        super().__init__(saves.clock)
+        super().__init__(saves.clock, saves.drafts)
         self._tree = saves.tree
         self._saves = saves
         self._records = saves.records

@@ -33,7 +33,7 @@ from fusefs.tree.changes import CONTENT_PLACES
 from fusefs.tree.node import LONG, Bytes, Node, OpenContent
 from fusefs.tree.router import Router
 from fusefs.tree.view_node import ViewNode
-from store.errors import Conflict, ConvfsError, StoreFailed, StoreFull, UsageError
+from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -205,6 +205,8 @@ class Session:
         self._rejected: Path | None = None
         self.postponed = False
         """True if it was closed but could not be committed: the disk was full, or the store takes nothing more."""
+        self._note = ""
+        """The note of that."""
         self._closed: tuple[bytes, Prepared] | None = None
         """The text reported as saved that is yet to be committed, with its changes."""
         self._failure: StoreFailed | OSError | None = None
@@ -289,12 +291,13 @@ class Session:
             self._saves.settle_waiting(self.target.view_id)
             try:
                 saved = self._commit(data)
+                if self._note:
+                    self._saves.drafts.withdraw(self._note)
             except (StoreFailed, OSError) as error:
                 if self._draft is not None and not self._waits:
                     # the kept text is shown; the commit is retried every now and then, and when the mount begins again
                     if not postponed:
-                        at, path, is_full = self.target.view_id, self.target.path, isinstance(error, StoreFull)
-                        self._saves.drafts.postponed(at, path, error, until_room=is_full)
+                        self._note = self._saves.drafts.postponed(self.target.view_id, self.target.path, error)
                     self.postponed = True
                     return
                 self._reject_quietly(data, error)

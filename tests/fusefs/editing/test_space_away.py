@@ -1,5 +1,6 @@
 """Two machines of a space, each with its mount, while the servers go away and come back."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,12 +13,12 @@ from store.events.conversation import ARTIFACTS, BEGUN
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
-from tests.fusefs.editing.talk import LINES, Talk
+from tests.fusefs.editing.talk import LINES, Talk, changed
 from tests.fusefs.editing.test_crashes import kill
-from tests.fusefs.tree.mounting import add, mounted, until
+from tests.fusefs.tree.mounting import add, errno_of, mounted, until
 from tests.proxy import Proxy
 from tests.servers import Postgres
-from tests.spaces import let_in
+from tests.spaces import let_in, said
 
 
 class Two:
@@ -174,3 +175,29 @@ def test_two_files_that_are_moved_to_outputs_at_once_are_both_kept(two: Two) -> 
         kept = {"0.make.log": b"another\n", "1.make.log": b"one\n"}
         until(lambda: two.kept_there() == kept)
         until(lambda: lists(talk) == kept)
+
+
+def test_saves_and_removals_while_the_space_is_away(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        text = changed(talk.first)
+        two.lines[0].cut()
+        talk.first.write_bytes(text)
+        (talk.events / "assistant.md").write_text("One more.\n")
+        assert errno_of(lambda: os.rename(talk.root, talk.root.with_name("other"))) == errno.EHOSTUNREACH
+        os.unlink(talk.second)
+        until(lambda: talk.errors.count("; what was saved is kept, and committed once it can be\n") == 2)
+        until(lambda: "talk/events: what was removed is there again: since " in talk.errors)
+        assert talk.first.read_bytes() == text
+        assert talk.second.exists()
+        two.lines[0].heal()
+
+        def is_kept() -> bool:
+            two.other.writer.catch_up()
+            payloads = b"".join(said(two.other, two.context))
+            return b"Goodbye there" in payloads and b"One more." in payloads
+
+        until(is_kept)
+        until(lambda: "what was saved" not in talk.errors)
+        assert talk.first.read_bytes() == text
+        assert "One more." in (talk.events / "00005-assistant.md").read_text()
