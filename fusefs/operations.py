@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 _BLOCK = 4096
 _TOLD = 8192
-"""The entries of a listing whose attributes the kernel is told, too; and as many more each time it then looks any up.
+"""The events of a listing whose attributes the kernel is told, too; and as many more each time it then looks any up.
 
 Whoever lists more and looks at none wants names: all else would cost the kernel an inode each, and us a lookup.
 """
@@ -283,8 +283,11 @@ class Operations(pyfuse3.Operations):
                 self.tree.opens.names_only(False)
 
     def _are_names_enough(self, opened: OpenDirectory) -> bool:
-        """Return whether whoever lists a directory has been told of many entries, and has looked at none."""
-        if opened.position < opened.told:
+        """Return whether whoever lists events has been told of many, and has looked at none.
+
+        Of other directories all are told: what is remembered for an entry of theirs goes when the kernel forgets it.
+        """
+        if opened.position < opened.told or not isinstance(opened.node, EventsDirectory):
             return False
         ino = opened.node.ino
         if opened.names_only and ino not in self._only_named:
