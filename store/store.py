@@ -38,15 +38,8 @@ from store.index.catalogue import Catalogue
 from store.index.patches import Patches
 from store.index.views import Views
 from store.settings import Settings, load
-from store.shared.cache import Cache
-from store.shared.replica import Replica
 from store.shared.space import LOGS_BACK, membership
-from store.upkeep.archiving import Archiving
-from store.upkeep.gc import Collector
-from store.upkeep.purging import complete, renew
 from store.upkeep.recovery import cannot_open, earlier, open_files
-from store.upkeep.rewrite import Rewriting
-from store.upkeep.sealer import Sealer
 from store.upkeep.stats import Stats, collect
 
 if TYPE_CHECKING:
@@ -54,7 +47,12 @@ if TYPE_CHECKING:
     from store.delivery.deliveries import Deliveries
     from store.insight.insight import Insight
     from store.search.search import Search
+    from store.shared.replica import Replica
     from store.texts import Texts
+    from store.upkeep.archiving import Archiving
+    from store.upkeep.gc import Collector
+    from store.upkeep.rewrite import Rewriting
+    from store.upkeep.sealer import Sealer
     from store.worktree.known_files import KnownFiles
 
 _DERIVED = ("search", "insight", "known_files", "texts")
@@ -167,12 +165,6 @@ class Store:
             """The outputs kept beside conversations."""
 
             # upkeep
-            self.rewriting = Rewriting(self.intake)
-            """Puts rewritten packs in the place of others."""
-            self.sealer = Sealer(self.intake, self.rewriting, flush)
-            """Has packs rewritten so that what is read together lies together."""
-            self.collector = Collector(root, self.intake, self.rewriting, self.sealer, flush)
-            """Removes garbage from the files."""
             self.forgetting: list[Callable[[], None]] = [
                 self.blobs.forget,
                 self.turns.patches.forget,
@@ -195,17 +187,21 @@ class Store:
             files.settle()
             self.replica: Replica | None = None
             """Follows the space that the store is of; None if it is of none."""
+            self.archiving: Archiving | None = None
+            """Moves old entries of the space into its archive."""
             if member is not None:
+                # imported here, as most stores are of none
+                from store.shared.cache import Cache
+                from store.shared.replica import Replica
+                from store.upkeep.archiving import Archiving
+
                 files.packs.remote = cache = Cache(root, self.settings.remote.cache_bytes)
                 if not files.read_only:
                     self.replica = Replica(root, member, writer, self.intake, cache)
+                    self.archiving = Archiving(self.replica, self.settings.remote)
                 if files.incomplete:
                     writer.read_only = f"{files.heads.name} is damaged: {LOGS_BACK}"
                     files.notes.append(writer.read_only)
-            self.collector.replica = self.replica
-            self.archiving = Archiving(self.replica, self.settings.remote) if self.replica is not None else None
-            """Moves old entries of the space into its archive."""
-            self.collector.archiving = self.archiving
         except BaseException as error:
             files.close(clean=False)
             if isinstance(error, OSError):
@@ -213,6 +209,8 @@ class Store:
             raise
         self.checkpointer.start()
         if self.replica is not None:
+            from store.upkeep.purging import complete, renew
+
             self.replica.redactions.patch = partial(renew, self, self.replica)
             self.replica.redactions.complete = partial(complete, self, self.replica)
             self.replica.start()
@@ -328,6 +326,29 @@ class Store:
 
         made = Deliveries(self.library, self.settings)
         self.forgetting.append(made.forget)
+        return made
+
+    @_Service
+    def rewriting(self) -> Rewriting:
+        """Puts rewritten packs in the place of others."""
+        from store.upkeep.rewrite import Rewriting
+
+        return Rewriting(self.intake)
+
+    @_Service
+    def sealer(self) -> Sealer:
+        """Has packs rewritten so that what is read together lies together."""
+        from store.upkeep.sealer import Sealer
+
+        return Sealer(self.intake, self.rewriting, self.checkpointer.flush)
+
+    @_Service
+    def collector(self) -> Collector:
+        """Removes garbage from the files."""
+        from store.upkeep.gc import Collector
+
+        made = Collector(self.root, self.intake, self.rewriting, self.sealer, self.checkpointer.flush)
+        made.replica, made.archiving = self.replica, self.archiving
         return made
 
     def renew_derived(self) -> None:

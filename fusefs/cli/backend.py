@@ -79,13 +79,13 @@ def require(root: Path) -> None:
 
 def open_store(root: Path, *, create: bool = False) -> Store:
     """Open the store at ``root`` in this process. Raises NotFound if there is none and ``create`` is not set."""
-    from fusefs.text.render import FileRenderer
+    from fusefs.text.late import late_renderer
     from store.service import address
     from store.store import Store
 
     if not create:
         require(root)
-    store = Store.open(root, renderer=FileRenderer(), create=create)
+    store = Store.open(root, renderer=late_renderer(), create=create)
     if not store.files.read_only:
         address.note(root, store.files.directory)
     for line in (*store.warnings, *store.recovered, *store.files.check.lines):

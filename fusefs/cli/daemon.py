@@ -31,6 +31,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SWITCH_SECONDS = 0.0003
 """The time for which one thread of a daemon may keep the others from running Python: it delays answers."""
+_OBJECTS = 20_000
+"""The new objects after which a daemon looks for garbage among them."""
 _MALLOC = {-8: 1, -3: 1 << 20, -1: 1 << 20}
 """Parameters of ``mallopt``: one arena (M_ARENA_MAX), so that what one thread frees serves the others; and 1 MiB from
 which on something is mapped by itself (M_MMAP_THRESHOLD), or given back at the end of the heap (M_TRIM_THRESHOLD)."""
@@ -44,6 +46,7 @@ def prepare() -> None:
     Called before it starts threads, each of which would have an arena of its own.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.set_threshold(_OBJECTS)
     # the C library of GNU has it
     if (set_parameter := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         for parameter, value in _MALLOC.items():

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fusefs.text.event_names import event_name, number_width
-from fusefs.text.grammar import timestamp
 from store.conversations.places import ASIDE, SUBAGENTS, Places, subagents_in
 from store.events.conversation import Conversation, EventRow, Version
 from store.events.event import Kind
@@ -180,6 +179,9 @@ def event_path(conversation: str, row: EventRow, records: int) -> str:
 
 def version_name(version: Version) -> str:
     """Return the name of a version's directory: ``0002-2026-03-05T19.31.54-edit-00007``."""
+    # imported here, as few paths are of versions
+    from fusefs.text.grammar import timestamp
+
     time = timestamp(version.time_ms)[:19].replace(":", ".")
     return f"{version.number:04}-{time}-{safe_name(version.action.replace(' ', '-'), limit=_ACTION_MAX)}"
 

@@ -13,9 +13,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from store.commit.pending import Waiting
 from store.content.compression import Member, pack_records
@@ -26,6 +25,9 @@ from store.disk.blob_format import Form
 from store.disk.files import pread_around
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 _START = "import sys; sys.path[:] = sys.argv[1:]; from store.commit.packer import main; main()"
 _LEAST_BYTES = 8 << 20
@@ -84,7 +86,7 @@ class Packer:
             except OSError as error:
                 own.close()
                 raise PackerGone(str(error)) from error
-        self._pipe = Connection(own.detach())
+        self._pipe = _pipe(own.detach())
         self._asked = False
         """True if the answer to an order was not taken yet."""
         self._order(journals)
@@ -141,9 +143,16 @@ class Packer:
         return found
 
 
+def _pipe(handle: int) -> "Connection":
+    # imported here, as few processes pack
+    from multiprocessing.connection import Connection
+
+    return Connection(handle)
+
+
 def main() -> None:
     """Do what is asked for over standard input, until that ends."""
-    pipe = Connection(0)
+    pipe = _pipe(0)
     parts: dict[Hash, Member] = {}
     with suppress(OSError, EOFError):
         journals = pipe.recv()

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from blake3 import blake3
 from msgspec import Struct
-from pyfastcdc import FastCDC
 
 from store.content import zstd
 from store.disk.blob_format import Chunk, Stretch, encode_chunks
@@ -36,6 +35,9 @@ def chunks(data: bytes | bytearray | memoryview, average: int = _AVERAGE) -> Ite
 
     With another ``average`` length than that of stored chunks, it is for comparing only.
     """
+    # imported here, as few processes cut anything
+    from pyfastcdc import FastCDC
+
     chunker = FastCDC(average, min_size=average // 4, max_size=average * 4, normalized_chunking=1, seed=0)
     for chunk in chunker.cut_buf(data):
         yield chunk.offset, chunk.offset + chunk.length

@@ -8,7 +8,6 @@ hits first, gives the best first without having looked at them.
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from hashlib import sha256
 
 import msgspec
 from msgspec import Struct
@@ -166,6 +165,9 @@ def key(payload: Hash, type_tag: int, encoding: int, seen: EventRow | Event, *, 
 
 def digests(contents: Iterable[bytes]) -> Iterator[Hash]:
     """Yield the BLAKE3 and the SHA-256 of each content: either is its address."""
+    # imported here, as a search needs none, and OpenSSL takes milliseconds to load
+    from hashlib import sha256
+
     for content in contents:
         yield hash_bytes(content)
         yield Hash(sha256(content).digest())

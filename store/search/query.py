@@ -23,7 +23,6 @@ day. ``OR`` stands between two of these and binds closer than a space. Anything 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from fnmatch import translate
 from typing import TypeVar
 
@@ -194,6 +193,8 @@ class _Token:
         if self.key and self.key not in FILTERS:
             said = f"{self.key}:{self.value}"
             if not self.value.startswith(_NO_VALUE):
+                from difflib import get_close_matches
+
                 near = get_close_matches(self.key, FILTERS, 1, 0)[0]
                 raise UsageError(
                     f"there is no filter {self.key}: (the nearest is {near}:); as a text, put it in double quotes: "

@@ -5,7 +5,6 @@ those that make no sense are answered here. The requests in flight and the answe
 either, nothing more is read (:attr:`Connection.reads`) nor handed out.
 """
 
-import hmac
 import struct
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
@@ -302,7 +301,7 @@ class Connection:
             self._put(frames.error_frame(frame.req_id, frames.INVALID, str(error)))
             return
         meta = _meta_of(hello)
-        if self._token and not hmac.compare_digest(meta.token.encode(), self._token.encode()):
+        if self._token and not _are_equal(meta.token, self._token):
             self._refuse(frame)
             return
         if meta.directory and meta.directory != self._directory:
@@ -331,6 +330,13 @@ def size_of(payload: Payload) -> int:
 class _Meta(Struct):
     token: str = ""
     directory: str = ""
+
+
+def _are_equal(token: str, expected: str) -> bool:
+    # imported here, as few processes ask for one, and OpenSSL takes milliseconds to load
+    from hmac import compare_digest
+
+    return compare_digest(token.encode(), expected.encode())
 
 
 def _meta_of(hello: Hello) -> _Meta:

@@ -124,8 +124,10 @@ class Patched(Protocol):
     blobs: Resolver
     views: Views
     checkpointer: Checkpointer
-    rewriting: Rewriting
     forgetting: list[Callable[[], None]]
+
+    @property
+    def rewriting(self) -> Rewriting: ...
 
     def renew_derived(self) -> None: ...
 

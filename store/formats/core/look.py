@@ -1,6 +1,5 @@
 """Looks at files, to tell whose they are: each is read once, however many formats look at it."""
 
-import hashlib
 import os
 import stat
 import zlib
@@ -49,6 +48,9 @@ def read_by_hash(
     ``content_of`` reads an opened file. Raises DamageError, which calls the file ``what``, where that fails, and where
     a file holds other content.
     """
+    # imported here, as every process that opens a store has this module, and OpenSSL takes milliseconds to load
+    from hashlib import sha256
+
     for path in paths:
         try:
             with open_regular(path) as file:
@@ -57,7 +59,7 @@ def read_by_hash(
             continue
         except (OSError, EOFError, zlib.error) as error:
             raise DamageError(f"{what} {path} cannot be read: {error}; restore it or drop the reference") from error
-        if hashlib.sha256(content).digest() != digest:
+        if sha256(content).digest() != digest:
             raise DamageError(f"{what} {path} is not what its name says; restore it or drop the reference")
         return content
     return None

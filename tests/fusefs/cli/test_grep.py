@@ -3,21 +3,24 @@
 import contextlib
 import io
 import os
+import pickle
 import random
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from fusefs.cli.main import main
+from fusefs.text.late import late_renderer
 from fusefs.text.render import FileRenderer
 from fusefs.tree.paths import Paths
 from store.events.event import Event, Kind
 from store.search.terms import Text
 from store.store import Store
-from tests.fusefs.cli.user import User
+from tests.fusefs.cli.user import ROOT, User
 
 TEXTS = (
     "Why does the Daemon hang?\nIt holds a lock.\n\nA lock, a Lock and a clock: lock(a)\n\nalock locks\n",
@@ -142,3 +145,37 @@ def test_what_grep_cannot_do(user: User) -> None:
     assert user.convfs("grep", "-e", "lock", "project:nowhere").returncode == 1
     assert "filters alone" in user.fails("grep", "lock", "project:shop OR lock")
     assert user.run("grep", "--json", "-A1", "stale").count('"context": true') == 1
+
+
+def test_what_is_kept_is_found_without_what_draws_packs_collects_or_shares(user: User) -> None:
+    user.session("shop", "a", *TEXTS)
+    user.run("import")
+    with Store.open(user.store, renderer=FileRenderer()) as store:
+        # as a daemon does when it is idle
+        while store.texts.step():
+            pass
+    program = (
+        "import sys; from fusefs.cli.main import main\ntry: main(['grep', 'l.ck'])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=user.environment, capture_output=True, text=True, check=True
+    )
+    assert "It holds a lock." in done.stdout
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "store.search.search" in loaded
+    heavy = {"fusefs.text.grammar", "multiprocessing", "pyfastcdc", "_hashlib", "trio", "store.shared.replica"}
+    assert loaded & {*heavy, "store.upkeep.gc", "store.upkeep.sealer"} == set()
+
+
+def test_a_renderer_that_is_loaded_late_draws_the_same() -> None:
+    event = Event(Kind.NOTE, header={"note": "tea"})
+    late, drawn = late_renderer(), FileRenderer()
+    assert late.version == drawn.version
+    for _ in range(2):
+        assert late.drawn(3, event) == drawn.drawn(3, event)
+        assert late.described("one", "two") == drawn.described("one", "two")
+    # as processes that help with an import get it
+    assert isinstance(pickle.loads(pickle.dumps(late)), FileRenderer)
+    with pytest.raises(AttributeError):
+        _ = late.nothing  # type: ignore[attr-defined]  # on purpose
