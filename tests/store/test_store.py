@@ -274,6 +274,7 @@ def test_an_idle_store_sleeps(memory_path: Path, monkeypatch: pytest.MonkeyPatch
         assert waits == []
 
 
+@pytest.mark.of_one_machine("of a replica and its copy only one goes on")
 def test_full_journals_are_packed_while_appends_go_on(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "JOURNAL_BYTES", 128 << 10)
     with Store.open(memory_path / "store") as store:
