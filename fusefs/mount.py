@@ -22,6 +22,7 @@ from fusefs.mount_table import FSTYPE, Condition, MountNote, alive, condition, m
 from fusefs.operations import Operations
 from fusefs.tree.tree import Tree
 from store import visible
+from store.commit import patience
 from store.disk import durable
 from store.errors import UsageError
 from store.paths import MOUNTS
@@ -34,6 +35,8 @@ _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
+_PATIENCE_SECONDS = 1.0
+"""The most that everybody waits for a space because somebody saves; then what was saved is a draft."""
 _DESCRIPTORS = 1 << 19
 _TASKS = WAITING_AT_MOST + 8
 """More than handlers may wait: one always reads requests."""
@@ -80,7 +83,8 @@ def run(
         desk = operations.desk
         invalidations = Invalidations(operations.tree, desk.kernel, desk.check, operations.forget_all)
         try:
-            trio.run(_serve, operations, invalidations, ready, background)
+            with patience.at_most(_PATIENCE_SECONDS):
+                trio.run(_serve, operations, invalidations, ready, background)
         finally:
             operations.gestures.close()
             invalidations.end()

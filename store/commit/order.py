@@ -23,6 +23,8 @@ class Order(Protocol):
 
     shared: bool
     """True if other machines append, too."""
+    away: str
+    """The reason why the space could not be asked the last time, "" if it could."""
 
     def append(self, expected: int, entry: bytes) -> bool:
         """Put an encoded entry behind the one whose ``seq`` is ``expected``; False if that is not the last one.
@@ -56,6 +58,7 @@ class Alone:
     """The order of a store that one machine has: whoever holds the writer's lock is next."""
 
     shared = False
+    away = ""
 
     def append(self, expected: int, entry: bytes) -> bool:
         return True

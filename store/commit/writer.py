@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from store.commit import patience
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
@@ -620,8 +621,12 @@ class Writer:
     def _make_durable(self, group: list[Request]) -> None:
         while True:
             try:
-                with self.commit_lock:
+                with patience.held(self.commit_lock, self.order.away) if self.order.shared else self.commit_lock:
                     self._commit(group)
+            except Unreachable as error:
+                for request in group:
+                    request.error = error
+                return
             except BaseException as error:
                 # interrupted between writing and saying so
                 for request in group:

@@ -35,6 +35,7 @@ from psycopg import Connection, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
+from store.commit import patience
 from store.errors import FormatTooNew, NotFound, Unreachable, UsageError
 from store.ids import new_store_id
 from store.shared.entry import Entry
@@ -333,6 +334,7 @@ _ENTRY: LiteralString = "prev, seq, token, machine, generation, packs, chain, bo
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10.0
 """For how long an answer is waited for, and for how long an append whose answer was lost is tried again."""
+_WATCH_SECONDS = 0.5
 _PAUSE_SECONDS = 0.1
 _TURN_MS = 2000
 _NOTIFY_SECONDS = 0.05
@@ -500,8 +502,8 @@ class Postgres:
         self._name = name
         self._lock = threading.RLock()
         self._connection: Connection[tuple[Any, ...]] | None = None
-        self._asked = 0.0
-        """Since when an answer is waited for; 0: none is."""
+        self._until = 0.0
+        """The monotonic time until which an answer is waited for; 0: none is."""
         self._last: Entry | None = None
         """The last entry that is known to be there."""
         self._listening: Connection[tuple[Any, ...]] | None = None
@@ -740,17 +742,21 @@ class Postgres:
         os.close(self._woken)
         os.close(self._placed)
 
-    def _ask(self, ask: Callable[[Connection[tuple[Any, ...]]], T], patience: float = 0.0) -> T:
-        """Return what ``ask`` does of a connection. Where one is lost, try again: once, or for ``patience`` seconds."""
-        with self._lock:
-            until = time.monotonic() + patience
+    def _ask(self, ask: Callable[[Connection[tuple[Any, ...]]], T], seconds: float = 0.0) -> T:
+        """Return what ``ask`` does of a connection. Where one is lost, try again: once, or for ``seconds``.
+
+        Not where the thread has waited as long as it may.
+        """
+        limit, began = patience.limit(), time.monotonic()
+        with patience.held(self._lock, ""):
+            until = time.monotonic() + seconds
             lost = False
             while True:
                 connection = self._connection
                 try:
                     if connection is None:
                         connection = self._connect()
-                    self._asked = time.monotonic()
+                    self._until = time.monotonic() + (_ANSWER_SECONDS if limit is None else limit)
                     return ask(connection)
                 except psycopg.errors.NoDataFound as error:
                     raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
@@ -770,13 +776,15 @@ class Postgres:
                         # the server has refused: asking once more changes nothing
                         connection.rollback()
                         raise self._unreachable(error) from error
-                    if not (was_connected and not lost) and not (lost and time.monotonic() < until):
+                    now = time.monotonic()
+                    is_late = limit is not None and now > began + limit
+                    if is_late or (not (was_connected and not lost) and not (lost and now < until)):
                         raise self._unreachable(error) from error
                     if lost:
                         self._closed.wait(_PAUSE_SECONDS)
                     lost = True
                 finally:
-                    self._asked = 0.0
+                    self._until = 0.0
 
     def _connect(self) -> Connection[tuple[Any, ...]]:
         connection = _connection(self._url)
@@ -798,9 +806,9 @@ class Postgres:
 
     def _watch(self) -> None:
         """End connections that do not answer."""
-        while not self._closed.wait(1.0):
-            asked, connection = self._asked, self._connection
-            if asked and connection is not None and time.monotonic() - asked > _ANSWER_SECONDS:
+        while not self._closed.wait(_WATCH_SECONDS):
+            until, connection = self._until, self._connection
+            if until and connection is not None and time.monotonic() > until:
                 with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)
 

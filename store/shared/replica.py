@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from store.commit import patience
 from store.commit.intake import Intake
 from store.commit.order import NOWHERE
 from store.commit.writer import Writer
@@ -98,8 +99,8 @@ class Replica:
         """The entries that came with a refusal."""
         self._verified = False
         """True once the space, as it is connected, is known to have this replica's history."""
-        self._away = ""
-        """The reason why the space could not be asked the last time."""
+        self.away = ""
+        """The reason why the space could not be asked the last time; see :class:`store.commit.order.Order`."""
         self._away_since = 0.0
         """The time of the first of the failures, in Unix seconds."""
         self._told = ""
@@ -179,7 +180,7 @@ class Replica:
 
     def status(self) -> str:
         """Return "" if the space was there when it was asked last, else the reason why not."""
-        return self._away or self._told
+        return self.away or self._told
 
     # -- the order -------------------------------------------------------------------------------------------------
 
@@ -294,22 +295,22 @@ class Replica:
             raise self._only_read(str(error)) from error
         except Unreachable as error:
             self._verified = False
-            if self._writer.read_only or str(error) == self._away:
+            if self._writer.read_only or str(error) == self.away:
                 raise
             self._away_since = self._away_since or time.time()
             since = time.strftime("%H:%M", time.localtime(self._away_since))
-            self._away = f"since {since} {error}"
-            raise Unreachable(self._away) from error
-        self._away, self._away_since = "", 0.0
+            self.away = f"since {since} {error}"
+            raise Unreachable(self.away) from error
+        self.away, self._away_since = "", 0.0
 
     def connected(self) -> tuple[Space, Packs]:
         """Return the space and its packs; where it may be another by now, see that it is the right one first."""
-        with self._connecting:
+        with patience.held(self._connecting, self.away):
             if self._verified and self._space is not None and self._packs is not None:
                 return self._space, self._packs
             begun = time.monotonic()
-            if begun < self._asked_again and self._away:
-                raise Unreachable(self._away)
+            if begun < self._asked_again and self.away:
+                raise Unreachable(self.away)
             try:
                 return self._connect()
             except Unredacted:

@@ -14,6 +14,7 @@ import pytest
 
 from fusefs.handler import errno_of
 from fusefs.text.render import FileRenderer
+from store.commit import patience
 from store.errors import Away, Unreachable
 from store.ids import hash_bytes
 from store.shared import postgres as module
@@ -125,6 +126,26 @@ def test_a_line_whose_other_end_is_gone(pair: Pair) -> None:
     for store in pair.stores:
         store.writer.catch_up()
         assert sorted(said(store, pair.context)) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.logs(AWAY, sometimes=True)
+def test_who_must_not_wait_is_told_soon_that_a_line_is_gone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    # others would wait beyond the end of the test
+    monkeypatch.setattr("store.shared.postgres._ANSWER_SECONDS", 3600.0)
+    pair.append(0, b"1")
+    pair.lines[0].stall()
+    with patience.at_most(0.5):
+        with pytest.raises(Unreachable):
+            pair.append(0, b"2", b"key")
+        writer = pair.stores[0].writer
+        # while who follows waits with the lock, too
+        with writer.commit_lock, pytest.raises(Unreachable):
+            pair.append(0, b"2", b"key")
+    pair.lines[0].heal()
+    until(lambda: writer.order.away == "")
+    with patience.at_most(0.5):
+        pair.append(0, b"2", b"key")
+    pair.agree(b"1", b"2")
 
 
 def test_a_slow_line(pair: Pair) -> None:
