@@ -221,6 +221,10 @@ class Appender:
             self.sums = self.sums.at(request.head.tip, rows) if is_sure else None
         return rows, measured.resources(first)
 
+    def let_go(self) -> None:
+        """Let go of what was needed for its records: nothing is appended any more."""
+        self._chain = self._prepared = None
+
     def texts(self) -> list[Block]:
         """Return the prepared texts of records that have been committed, by turn; each once."""
         if self._prepared is None:
@@ -377,6 +381,8 @@ class Group:
             texts += appender.texts()
             if appender.has_all_texts:
                 whole.append((appender.context, request.head.tip))
+            # it is in a circle with that, which would stay until Python looks for one
+            appender.let_go()
             if brought:
                 edited.append((len(errors) - 1, ending))
             elif appender.sums is not None:

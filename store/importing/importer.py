@@ -465,7 +465,7 @@ class _Run(Struct):
         self._warn(name, unseen)
 
     def _warn(self, who: str, unseen: Unseen) -> None:
-        if told := unseen.told:
+        if told := unseen.end():
             self.report.warnings.append(f"{who}: {told}")
 
     def _unchanged(self, tool: str) -> None:

@@ -71,12 +71,19 @@ class Unseen:
             for beginning, words in found.hidden:
                 self._hidden.setdefault(beginning, words)
 
-    @property
-    def told(self) -> str:
-        """The warning to give, "" for none. Once the records are in the store: some tools repeat what they show."""
+    def end(self) -> str:
+        """Return the warning to give, "" for none, once the records are in the store. Nothing is added any more."""
+        try:
+            return self._warning()
+        finally:
+            # they hold what they read by
+            self._events = []
+
+    def _warning(self) -> str:
         hidden = self._not_seen()
         if self._is_much(len(hidden)):
             shown = self._shown()
+            # some tools repeat what they show
             hidden = self._not_seen()
             if self._is_much(len(hidden)):
                 # a repetition may have other text around it
