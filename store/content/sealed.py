@@ -11,6 +11,7 @@ either resembles its own kind more than the other, so a frame of one kind says m
 frame of a megabyte is decompressed in half a millisecond.
 """
 
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -236,6 +237,9 @@ def _frame(stored: memoryview, digest: Hash, *, veiled: bool) -> memoryview | by
     return veil_much(stored, digest) if veiled else stored
 
 
+_keeping = threading.Lock()
+
+
 class _Bodies:
     """Bodies one after another in one frame, of the lengths that are given."""
 
@@ -264,7 +268,8 @@ class _Bodies:
                 if data or 2 * stop > self.size:
                     data = zstd.decompress(frame(), self.size)
                 else:
-                    self._data = data = zstd.beginning(frame(), self.size, stop)
+                    data = zstd.beginning(frame(), self.size, stop)
+                    self._keep(data)
                     return data
             except DamageError:
                 # remembered: each of very many bodies may be asked for
@@ -272,11 +277,18 @@ class _Bodies:
             else:
                 if len(data) != self.size:
                     raise DamageError(f"a sealed group has {len(data)} bytes where its table says {self.size}")
-            self._data = data
-            self._frame = None
+            self._keep(data, last=True)
         if len(data) < stop:
             raise DamageError("a sealed group is damaged before this blob")
         return data
+
+    def _keep(self, data: bytes, *, last: bool = False) -> None:
+        """Remember data, unless another thread has more of it by now; ``last``: there is no more to be had."""
+        with _keeping:
+            if len(data) > len(self._data):
+                self._data = data
+            if last:
+                self._frame = None
 
 
 _GROUPS = (Compression.GROUP, Compression.GROUP_DICT)

@@ -222,3 +222,21 @@ def test_what_is_not_damaged_is_read(packed: Packed) -> None:
     assert all(isinstance(found[digest], DamageError) for digest in payloads if digest not in whole)
     assert whole[:150] == list(payloads)[:150]
     assert len(whole) < 300
+
+
+def test_who_reads_the_beginning_takes_nothing_from_who_reads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    members = [plain(noise(1000, number)) for number in range(20)]
+    record, names = sealed(members)
+    group = SealedGroup(decode_record(record))
+    begins = zstd.beginning
+
+    def beginning(frame: bytes | memoryview, size: int, length: int) -> bytes:
+        found = begins(frame, size, length)
+        # another thread, meanwhile
+        assert group.plain(19) == members[19].body
+        return found
+
+    monkeypatch.setattr(zstd, "beginning", beginning)
+    assert group.plain(0) == members[0].body
+    assert [group.plain(number) for number in range(20)] == [member.body for member in members]
+    assert len(names) == 20
