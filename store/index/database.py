@@ -596,11 +596,10 @@ class Database:
             self.lost = True
             raise self._error(error) from error
         self._let_go()
-        if not self._noted:
-            # it must be in the file itself, see _note
-            with suppress(*_FAULTS):
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                self._noted = True
+        # the note must be in the file itself, see _note; and what was reserved is free for others
+        with suppress(*_FAULTS):
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._noted = True
         self._writer.execute("PRAGMA synchronous = OFF")
         log.warning("%s: what was held in memory is on the disk", self.path)
 
