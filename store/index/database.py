@@ -579,11 +579,13 @@ class Database:
         changed = min(pages, (self._writer.total_changes - self._changes) * _PAGES_A_ROW + _LEAST_PAGES)
         size = 2 * changed * self._writer.execute("PRAGMA page_size").fetchone()[0]
         try:
-            if durable.free_bytes(self._directory) < size + 2 * _ROOM_BYTES:
-                return
             # quotas and limits do not show in the free space
             fd = durable.open_file(self.path.with_name(self.path.name + "-wal"), create=True)
             try:
+                # what was reserved before, and could not be given back as somebody read, is room, too
+                reserved = min(size, os.fstat(fd).st_blocks * 512)
+                if durable.free_bytes(self._directory) + reserved < size + _ROOM_BYTES:
+                    return
                 durable.reserve(fd, size)
             finally:
                 os.close(fd)
