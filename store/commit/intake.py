@@ -725,7 +725,7 @@ class Intake:
         self.reliance.lost |= relied.difference(map(hash_key, brought))
 
     def lacks(self, name: Hash) -> bool:
-        """Return whether a commit must not name a blob, as its space does not hold it, or not all that is in it."""
+        """Return whether a commit must not name a blob, as running work has lost it, or some of what is in it."""
         key, lost = hash_key(name), self.reliance.lost
         if lost and key not in lost:
             source = self.writer.pending.get, self.writer.index, self.writer.packs
@@ -736,7 +736,7 @@ class Intake:
                 raise
             except ConvfsError:
                 lost.add(key)
-        return key in lost or key in self.doomed
+        return key in lost
 
     def keep_local(self, digests: Collection[Hash]) -> None:
         """Have blobs that are about to be written count as missing, as only this replica of a space has them."""
