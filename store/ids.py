@@ -6,6 +6,7 @@ through a patch is named in the same way.
 """
 
 import os
+import re
 import time
 from functools import lru_cache
 from struct import Struct
@@ -17,6 +18,8 @@ Hash = NewType("Hash", bytes)
 """BLAKE3-256 of some bytes: 32 bytes, the name of a blob."""
 
 HASH_SIZE = 32
+HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""A hash in hex, as metadata and payloads name blobs."""
 _KEY = Struct("<q")
 STORE_ID_SIZE = 16
 

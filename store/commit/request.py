@@ -1,6 +1,5 @@
 """Requests: what callers want made durable; a group of them is worked out before anything is written."""
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,11 +13,8 @@ from store.disk.journal_format import JournalBlob, JournalEntry
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import Conflict, DamageError, NotFound, UsageError
-from store.ids import PATCHES_BEYOND, TURNS_BEYOND, Hash, now_ms, patch_of, tip_of, turn_of
+from store.ids import HEX, PATCHES_BEYOND, TURNS_BEYOND, Hash, now_ms, patch_of, tip_of, turn_of
 from store.index.notes import KeyPlace
-
-HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-"""The names of blobs in metadata."""
 
 
 class NewTurn(Struct, frozen=True, gc=False):

@@ -43,7 +43,7 @@ from store.commit import patience
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
-from store.commit.request import HEX, ContextHead, Group, Request
+from store.commit.request import ContextHead, Group, Request
 from store.disk import durable
 from store.disk import head_format as heads
 from store.disk.file_header import Damage
@@ -56,7 +56,7 @@ from store.disk.turn_format import RECORD_SIZE, REDACTED
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError, Gone, NotFound, StoreFailed, StoreFull, Unreachable, Unredacted, UsageError
 from store.events.conversation import Change
-from store.ids import Hash, now_ms, patch_of, turn_of, type_tag
+from store.ids import HEX, Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
 from store.index.database import held_if_full
 from store.index.index import Index

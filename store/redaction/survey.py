@@ -15,11 +15,10 @@ from store.disk.blob_format import Chunk, Form, Record
 from store.disk.file_header import Damage
 from store.disk.pack import PackSet
 from store.errors import ConvfsError, DamageError, NotFound
-from store.ids import HASH_SIZE, Hash, hash_key
+from store.ids import HASH_SIZE, HEX, Hash, hash_key
 from store.redaction import containers
 from store.redaction.secrets import Secrets
 
-_HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _BINARY = re.compile(rb"(\xc4\x20)(.{32})", re.DOTALL)
 """32 bytes in MessagePack, after their prefix."""
 
@@ -35,7 +34,7 @@ _STEP = 1 << 17
 
 def keys_in(data: bytes) -> Iterator[int]:
     """Yield the keys of all digests that bytes may name."""
-    for match in _matches(_HEX, data):
+    for match in _matches(HEX, data):
         yield hash_key(bytes.fromhex(match[0].decode()))
     for match in _matches(_BINARY, data):
         yield hash_key(match[2])
@@ -52,7 +51,7 @@ def renamed(data: bytes, new: Renamed) -> bytes:
         name = new(match[2])
         return match[0] if name is None else match[1] + name
 
-    return _replaced(_BINARY, _replaced(_HEX, data, in_hex), binary)
+    return _replaced(_BINARY, _replaced(HEX, data, in_hex), binary)
 
 
 def _matches(pattern: re.Pattern[bytes], data: bytes) -> Iterator[re.Match[bytes]]:

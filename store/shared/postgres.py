@@ -778,7 +778,8 @@ class Postgres:
                         raise self._unreachable(error) from error
                     now = time.monotonic()
                     is_late = limit is not None and now > began + limit
-                    if is_late or (not (was_connected and not lost) and not (lost and now < until)):
+                    again = now < until if lost else was_connected
+                    if is_late or not again:
                         raise self._unreachable(error) from error
                     if lost:
                         self._closed.wait(_PAUSE_SECONDS)

@@ -20,7 +20,7 @@ def test_every_name_is_found_and_replaced_once(step: int, monkeypatch: pytest.Mo
         names = [os.urandom(32) for _ in range(4)]
         named = [*(name.hex().encode() for name in names), *(b"\xc4\x20" + name for name in names)]
         data = b"".join(chance.choice((*PIECES, *named)) for _ in range(chance.randrange(40)))
-        in_hex = [bytes.fromhex(found[0].decode()) for found in survey._HEX.finditer(data)]
+        in_hex = [bytes.fromhex(found[0].decode()) for found in survey.HEX.finditer(data)]
         in_binary = [found[2] for found in survey._BINARY.finditer(data)]
         assert list(survey.keys_in(data)) == [hash_key(name) for name in [*in_hex, *in_binary]]
         new = {name: os.urandom(32) for name in names[:2]}
@@ -32,5 +32,5 @@ def replaced_at_once(data: bytes, new: dict[bytes, bytes]) -> bytes:
         name = new.get(bytes.fromhex(found[0].decode()))
         return name.hex().encode() if name else found[0]
 
-    there = survey._HEX.sub(in_hex, data)
+    there = survey.HEX.sub(in_hex, data)
     return survey._BINARY.sub(lambda found: found[1] + new.get(found[2], found[2]), there)

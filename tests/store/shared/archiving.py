@@ -4,8 +4,6 @@ It archives all entries but the last, in small segments, leaves out what was dro
 operation on the disk. If it comes to its end, it says how many there were.
 """
 
-import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from store.settings import Remote
 from store.shared import archive, leases
 from store.store import Store
 from store.upkeep.archiving import Archiving, drops_in
-from tests.store.shared.redacting import watch
+from tests.store.shared.redacting import Countdown, watch
 
 SEGMENT_BYTES = 3000
 _PAUSE_SECONDS = 0.02
@@ -54,21 +52,13 @@ def main() -> None:
     root, last = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     leases._SECONDS = 1.0
     archive.SEGMENT_BYTES = SEGMENT_BYTES
-    done, counting = 0, threading.Lock()
-
-    def count() -> None:
-        nonlocal done
-        with counting:
-            done += 1
-            if done == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
+    count = Countdown(last)
     with Store.open(root, renderer=FileRenderer()) as store:
         assert store.replica is not None
         watch(count)
         for _pause in Archiving(store.replica, ALL).steps(least=1, drops=drops_in(store.writer.head_log.frames())):
             pass
-        total = done
+        total = count.done
     sys.stdout.write(f"{total}\n")
 
 

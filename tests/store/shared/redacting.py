@@ -38,18 +38,25 @@ def watch(before: Callable[[], None]) -> None:
         setattr(durable, name, watched(getattr(durable, name)))
 
 
+class Countdown:
+    """A count of the operations on the disk, which kills this process before one of them; before none if it is 0."""
+
+    def __init__(self, last: int) -> None:
+        self.done = 0
+        self._last = last
+        self._counting = threading.Lock()
+
+    def __call__(self) -> None:
+        with self._counting:
+            self.done += 1
+            if self.done == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     what, root, last = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
     leases._SECONDS = 1.0
-    done, counting = 0, threading.Lock()
-
-    def count() -> None:
-        nonlocal done
-        with counting:
-            done += 1
-            if done == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
+    count = Countdown(last)
     if what == "follow":
         watch(count)
     with Store.open(root, renderer=FileRenderer()) as store:
@@ -59,7 +66,7 @@ def main() -> None:
             Redaction(store, SECRETS).run()
         while not store.replica.generation or store.replica.redactions.owes:
             time.sleep(0.01)
-    sys.stdout.write(f"{done}\n")
+    sys.stdout.write(f"{count.done}\n")
 
 
 if __name__ == "__main__":
