@@ -5,7 +5,8 @@ the disk, and when it is closed for the last time a thread brings it into the st
 has been opened again or changed meanwhile waits until it is closed.
 
 What cannot be kept now, as while the space is away, is noted, and tried again until it is kept: as soon as the space is
-back, else in growing intervals. The number of one that is begun while the space is away is reserved then, too.
+back, else in growing intervals. The number of one that is begun while the space is away is reserved then, too. If
+another machine has taken it, the output gets the next one, and so do those of the agents that its agent has started.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ LARGEST_COPY = 64 << 20
 
 _COPIED_AT_ONCE = 1 << 20
 _END_SECONDS = 60.0
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.25
 """How often it is looked whether what waits can be kept."""
+_FIRST_SECONDS = 1.0
 _AGAIN_SECONDS = 16.0
-"""The longest interval of trying again where it fails though the space is there."""
+"""The intervals of trying again where it fails though the space is there: the first, and the longest."""
 
 
 class OutputRole(ScratchRole):
@@ -105,12 +107,12 @@ class OutputRole(ScratchRole):
 
 
 class _Waiting(Struct):
-    """An output that could not be kept: its note, the monotonic time to try again at, and the interval after that."""
+    """An output that could not be kept: its note, the monotonic time to try again at, and the interval before that."""
 
     note: str
     reason: str
     again: float = 0.0
-    interval: float = _LOOK_SECONDS
+    interval: float = _FIRST_SECONDS
 
 
 class Outputs(Removing[Key, None]):
@@ -265,10 +267,13 @@ class Outputs(Removing[Key, None]):
                     self._try_again()
 
     def _try_again(self) -> None:
-        if not self._away():
-            now = time.monotonic()
-            for key in [key for key, one in self._waiting.items() if now >= one.again]:
-                self._try(key)
+        if self._away():
+            for one in self._waiting.values():
+                one.again, one.interval = 0.0, _FIRST_SECONDS
+            return
+        now = time.monotonic()
+        for key in [key for key, one in self._waiting.items() if now >= one.again]:
+            self._try(key)
 
     def _away(self) -> str:
         replica = self._tree.store.replica
@@ -325,20 +330,23 @@ class Outputs(Removing[Key, None]):
 
     def _is_named_anew(self, key: Key) -> bool:
         """Have the number of an output reserved; return whether it has another then, with which programs go on."""
-        name = self._artifacts.reserve(self.context(key), key.outputs, key.name)
-        new = key._replace(name=name)
-        if new == key:
-            return False
+
+        def renamed(old: str, new: str) -> None:
+            self._renamed(key._replace(name=old), key._replace(name=new))
+
+        return self._artifacts.reserve(self.context(key), key.outputs, key.name, renamed) != key.name
+
+    def _renamed(self, key: Key, new: Key) -> None:
+        """Have programs go on with an output whose file has got another name."""
         self._hand_on(key, new)
         for alias, listed in list(self._known.aliases.items()):
             if alias._replace(name=listed) == key:
-                self._known.aliases[alias] = name
+                self._known.aliases[alias] = new.name
                 self._kernel.invalidate(Stale(self._place(alias), alias.name.encode()))
         self._kernel.invalidate(Stale(self._place(key), key.name.encode()))
         self._tree.renew(key.view_id)
         self._goes_on(self._known.ino(key), new)
         self._closed.put(new)
-        return True
 
     def _hand_on(self, old: Key, new: Key) -> None:
         for role in self._inodes.roles(OutputRole):

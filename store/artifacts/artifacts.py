@@ -6,7 +6,8 @@ in the conversation's metadata, and the file is removed.
 
 In a space, another machine may begin an output at the same moment. So a number is reserved in the metadata, too, until
 the output ends: by a commit that nobody who reserves or ends another one may have come before. Where that has to wait,
-as while the space is away, the output has a number that only this machine knows of, and a file that says so.
+as while the space is away, the output has a number that only this machine knows of, and a file that says so. So have
+the outputs of the agents that such an agent starts, whose names begin with its id.
 """
 
 import logging
@@ -17,9 +18,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from store import paths
-from store.artifacts.names import Output, free_name, is_name, kept_output, kept_outputs, listed_name
+from store.artifacts.names import Output, above, free_name, identity, is_name, kept_output, kept_outputs, listed_name
 from store.commit.intake import Intake
 from store.content.resolver import Reader
 from store.conversations.contexts import Contexts
@@ -27,6 +29,7 @@ from store.conversations.library import Library
 from store.disk import durable, files
 from store.errors import Conflict, ConvfsError, NotFound, Unreachable, UsageError
 from store.events.conversation import BEGUN, SORTS, Outputs
+from store.index.catalogue import ContextEntry
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,13 @@ class FileReader:
 
     def read(self, offset: int, size: int) -> bytes:
         return os.pread(self._fd, size, offset)
+
+
+class _Numbers(NamedTuple):
+    """The outputs of a conversation that hold a number: those that are begun, by key, and those kept of one sort."""
+
+    begun: dict[str, object]
+    kept: Set[str]
 
 
 class Artifacts:
@@ -130,12 +140,15 @@ class Artifacts:
         """
         with self._numbering:
             while True:
-                begun = self._begun(context)
-                taken = (self.listed(context, outputs).keys() | _names(begun, outputs)) - leaving
+                growing = self.growing(context, outputs)
+                numbers = self._numbers(context, outputs)
+                taken = (growing.keys() | numbers.kept | _names(numbers.begun, outputs)) - leaving
                 name = listed_name(outputs, asked, taken, parent=parent)
                 bits = 0
                 try:
-                    self._reserve(context, outputs.key + name, begun)
+                    if waiting := self._waiting_above(context, outputs, name):
+                        raise Unreachable(f"the number of {outputs.directory}/{waiting[0]} is not reserved yet")
+                    self._reserve(context, outputs, name, numbers)
                 except Conflict:
                     continue
                 except Unreachable:
@@ -145,35 +158,85 @@ class Artifacts:
                 os.close(self.open(context, outputs, name, bits=bits))
                 return name
 
-    def _reserve(self, context: int, key: str, begun: dict[str, object]) -> None:
-        """Reserve the number of an output, if nobody has changed what is ``begun``; else raise Conflict."""
-        if self._holder and begun.get(key) != self._holder:
-            self._contexts.exchange_metadata(context, {BEGUN: {**begun, key: self._holder}}, {BEGUN: begun or None})
+    def _numbers(self, context: int, outputs: Outputs) -> _Numbers:
+        entry = self._catalogue.entry(context)
+        return _Numbers(_begun(entry), kept_outputs(self._blobs, entry, outputs).keys())
+
+    def _reserve(self, context: int, outputs: Outputs, name: str, numbers: _Numbers) -> None:
+        """Reserve the number of an output, if nobody has taken or left one since ``numbers``; else raise Conflict."""
+        key, begun = outputs.key + name, numbers.begun
+        if not self._holder or begun.get(key) == self._holder:
+            return
+
+        def still() -> bool:
+            # another one may have been begun and ended since, so that what is begun is the same
+            return self._numbers(context, outputs).kept == numbers.kept
+
+        changes: dict[str, object] = {BEGUN: {**begun, key: self._holder}}
+        self._contexts.exchange_metadata(context, changes, {BEGUN: begun or None}, still)
+
+    def _waiting_above(self, context: int, outputs: Outputs, name: str) -> list[str]:
+        """Return the agents, as :func:`above` does, that are being written under numbers that are not reserved."""
+        found: list[str] = []
+        for one in above(outputs, name):
+            with suppress(FileNotFoundError):
+                if not self.is_reserved(context, outputs, one):
+                    found.append(one)
+        return found
 
     def is_reserved(self, context: int, outputs: Outputs, name: str) -> bool:
         """Return whether the number of an output that is being written is reserved. Raises FileNotFoundError."""
         return not os.stat(self.path(context, outputs, name)).st_mode & _UNRESERVED
 
-    def reserve(self, context: int, outputs: Outputs, name: str) -> str:
+    def reserve(
+        self, context: int, outputs: Outputs, name: str, renamed: Callable[[str, str], None] = lambda _old, _new: None
+    ) -> str:
         """Reserve the number of an output that is being written, if that had to wait; return the name that it has then.
 
-        That is another one, with the next number, if another machine has taken its own meanwhile.
+        That is another one, with the next number, if another machine has taken its own meanwhile. The agents above it
+        come first, and one that gets another name takes the outputs below it along: ``renamed`` is called with each
+        name and the one that took its place.
         """
-        path = self.path(context, outputs, name)
         with self._numbering:
-            while path.exists() and not self.is_reserved(context, outputs, name):
-                begun = self._begun(context)
-                kept = kept_outputs(self._blobs, self._catalogue.entry(context), outputs).keys()
-                # without those of processes of this replica that were killed before they made the file
-                elsewhere = _names({key: holder for key, holder in begun.items() if holder != self._holder}, outputs)
-                free = free_name(outputs, name, kept | elsewhere | (self.growing(context, outputs).keys() - {name}))
-                with suppress(Conflict):
-                    self._reserve(context, outputs.key + free, begun)
-                    if free != name:
-                        durable.replace(path, self.path(context, outputs, free))
-                    self.mark(context, outputs, free, reserved=True)
-                    return free
-        return name
+            while waiting := self._waiting_above(context, outputs, name):
+                names = self._given_number(context, outputs, waiting[0])
+                for old, new in names.items():
+                    renamed(old, new)
+                name = names.get(name, name)
+            names = self._given_number(context, outputs, name)
+            for old, new in names.items():
+                renamed(old, new)
+            return names.get(name, name)
+
+    def _given_number(self, context: int, outputs: Outputs, name: str) -> dict[str, str]:
+        """Reserve the number of one output, if that had to wait; return the new names, by those before."""
+        path = self.path(context, outputs, name)
+        while path.exists() and not self.is_reserved(context, outputs, name):
+            growing = self.growing(context, outputs).keys()
+            numbers = self._numbers(context, outputs)
+            # without those of processes of this replica that were killed before they made the file
+            begun = {key: holder for key, holder in numbers.begun.items() if holder != self._holder}
+            elsewhere = numbers.kept | _names(begun, outputs)
+            taken = elsewhere | (growing - {name})
+            free = free_name(outputs, name, taken)
+            try:
+                self._reserve(context, outputs, free, numbers)
+            except Conflict:
+                continue
+            names: dict[str, str] = {}
+            if free != name:
+                was, is_now = identity(outputs, name), identity(outputs, free)
+                # first: a process that is killed in between does the same once more
+                for below in sorted(one for one in growing if name in above(outputs, one)):
+                    if not self.is_reserved(context, outputs, below):
+                        names[below] = free_name(outputs, is_now + below.removeprefix(was), taken)
+                        taken |= {names[below]}
+                names[name] = free
+                for old, new in names.items():
+                    durable.replace(self.path(context, outputs, old), self.path(context, outputs, new))
+            self.mark(context, outputs, free, reserved=True)
+            return names
+        return {}
 
     def mark(self, context: int, outputs: Outputs, name: str, *, reserved: bool) -> None:
         """Note whether the number of an output that is being written is reserved; outside of spaces it always is."""
@@ -182,14 +245,9 @@ class Artifacts:
             mode = stat.S_IMODE(os.stat(path).st_mode) & ~_UNRESERVED
             os.chmod(path, mode if reserved else mode | _UNRESERVED)
 
-    def _begun(self, context: int) -> dict[str, object]:
-        """Return the outputs that machines of a space are writing, by their keys in metadata."""
-        begun = self._catalogue.entry(context).metadata.get(BEGUN)
-        return begun if isinstance(begun, dict) else {}
-
     def _settle(self, context: int, key: str, changes: dict[str, object]) -> None:
         """Make changes of metadata, and no longer reserve the number of an output."""
-        while key in (begun := self._begun(context)):
+        while key in (begun := _begun(self._catalogue.entry(context))):
             left = {other: machine for other, machine in begun.items() if other != key}
             with suppress(Conflict):
                 self._contexts.exchange_metadata(context, {**changes, BEGUN: left or None}, {BEGUN: begun})
@@ -306,6 +364,10 @@ class Artifacts:
     def settle(self) -> None:
         """Keep the outputs that were not ended, as they are; one that fails is left for the next time."""
         for context, outputs, name in list(self.left()):
+            # first: these may get other names
+            with suppress(ConvfsError, OSError):
+                self.reserve(context, outputs, name)
+        for context, outputs, name in list(self.left()):
             try:
                 self.end(context, outputs, name)
             except (ConvfsError, OSError) as error:
@@ -355,6 +417,12 @@ class Artifacts:
         except BaseException:
             self._contexts.set_metadata(target, {sort.key + to: before})
             raise
+
+
+def _begun(entry: ContextEntry) -> dict[str, object]:
+    """Return the outputs that machines of a space are writing, by their keys in metadata."""
+    begun = entry.metadata.get(BEGUN)
+    return begun if isinstance(begun, dict) else {}
 
 
 def _names(begun: Mapping[str, object], outputs: Outputs) -> set[str]:

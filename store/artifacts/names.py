@@ -46,6 +46,15 @@ def identity(outputs: Outputs, name: str) -> str:
     return name.removesuffix(outputs.ending)
 
 
+def above(outputs: Outputs, name: str) -> list[str]:
+    """Return the names of the agents that an agent was started by: the one that a person started is the first."""
+    found, names = _parsed(outputs, name), list[str]()
+    while found is not None and found["parent"]:
+        names.insert(0, found["parent"] + outputs.ending)
+        found = _parsed(outputs, names[0])
+    return names
+
+
 def listed_name(outputs: Outputs, asked: str, taken: Iterable[str], *, parent: str = "") -> str:
     """Return the listed name of a new output ``asked``: with its number and an ending.
 

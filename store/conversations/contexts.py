@@ -362,12 +362,19 @@ class Contexts:
         self.exchange_metadata(context_id, changes, None)
 
     def exchange_metadata(
-        self, context_id: int, changes: dict[str, object], expected: Mapping[str, object] | None
+        self,
+        context_id: int,
+        changes: dict[str, object],
+        expected: Mapping[str, object] | None,
+        still: Callable[[], bool] | None = None,
     ) -> None:
-        """Change metadata so where the values ``expected`` are there (None: whatever is); else raise Conflict."""
+        """Change metadata so where the values ``expected`` are there (None: whatever is); else raise Conflict.
+
+        ``still`` is asked when the change is committed whether what it was worked out from is so, too.
+        """
         self._known(context_id)
         with self.labelling if "labels" in changes else nullcontext():
-            self._writer.submit(Request(context_id, changes=_json(changes), expected_metadata=expected))
+            self._writer.submit(Request(context_id, changes=_json(changes), expected_metadata=expected, still=still))
 
     def canonicalize(self, type_name: str) -> None:
         """Store payloads of a type that are appended in their canonical form, until the store is closed.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
-from store.events.conversation import ARTIFACTS, BEGUN
+from store.events.conversation import AGENTS, ARTIFACTS, BEGUN
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
@@ -175,6 +175,30 @@ def test_two_files_that_are_moved_to_outputs_at_once_are_both_kept(two: Two) -> 
         kept = {"0.make.log": b"another\n", "1.make.log": b"one\n"}
         until(lambda: two.kept_there() == kept)
         until(lambda: lists(talk) == kept)
+
+
+def test_what_an_agent_has_started_goes_with_it_to_another_number(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        agents = talk.root / "agents"
+        two.lines[0].cut()
+        (agents / "Explore").write_bytes(b"found\n")
+        with (agents / "0-Explore.Read").open("wb", buffering=0) as writing:
+            writing.write(b"read\n")
+            until(lambda: talk.errors.count("it is on this disk, and kept as soon as it can be") == 2)
+            listed = two.other.artifacts.begin(two.context, AGENTS, "Explore")
+            two.other.artifacts.add(two.context, AGENTS, listed, b"another\n")
+            two.other.artifacts.end(two.context, AGENTS, listed)
+            two.lines[0].heal()
+            names = ["0-Explore.md", "1-Explore.0-Read.md", "1-Explore.md"]
+            until(lambda: sorted(os.listdir(agents)) == names)
+            writing.write(b"more\n")
+            assert (agents / "0-Explore.Read").read_bytes() == b"read\nmore\n"
+        until(two.nothing_is_reserved)
+        until(lambda: talk.errors == "")
+        assert [(agents / name).read_bytes() for name in names] == [b"another\n", b"read\nmore\n", b"found\n"]
+    two.other.writer.catch_up()
+    assert sorted(two.other.artifacts.listed(two.context, AGENTS)) == names
 
 
 def test_saves_and_removals_while_the_space_is_away(two: Two) -> None:

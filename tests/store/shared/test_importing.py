@@ -9,7 +9,7 @@ import pytest
 
 from store.artifacts.names import kept_outputs
 from store.errors import Unreachable
-from store.events.conversation import ARTIFACTS, BEGUN, Conversation
+from store.events.conversation import AGENTS, ARTIFACTS, BEGUN, Conversation, Outputs
 from store.importing import identity
 from store.importing.importer import Importer, ImportReport
 from store.importing.snapshot import Snapshot
@@ -252,6 +252,89 @@ def test_an_output_that_another_machine_writes_keeps_its_number(team: Team) -> N
     assert a.artifacts.begin(context, ARTIFACTS, "make") == "0.make.log"
     assert b.artifacts.begin(context, ARTIFACTS, "test") == "1.test.log"
     assert list(b.artifacts.listed(context, ARTIFACTS)) == ["1.test.log"]
+
+
+def test_an_output_that_another_machine_has_kept_since_keeps_its_number(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    stale(a, b)
+    context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    b.writer.catch_up()
+    a.artifacts.add(context, ARTIFACTS, a.artifacts.begin(context, ARTIFACTS, "make"), b"one\n")
+    a.artifacts.end(context, ARTIFACTS, "0.make.log")
+    # nothing is begun, as when this machine looked last
+    assert b.artifacts.begin(context, ARTIFACTS, "make") == "1.make.log"
+    b.artifacts.add(context, ARTIFACTS, "1.make.log", b"two\n")
+    b.artifacts.end(context, ARTIFACTS, "1.make.log")
+    assert listed(b, context, ARTIFACTS) == {"0.make.log": b"one\n", "1.make.log": b"two\n"}
+
+
+def listed(store: Store, context: int, outputs: Outputs) -> dict[str, bytes]:
+    found = store.artifacts.listed(context, outputs)
+    return {name: store.artifacts.reader(context, outputs, one).read(0, 1 << 20) for name, one in found.items()}
+
+
+EXPLORED = {"0-Explore.md": b"0-Explore.md", "0-Explore.0-Read.md": b"0-Explore.0-Read.md"}
+"""The agents that another machine has begun meanwhile."""
+GO_ON = {
+    "1-Explore.md": b"0-Explore.md",
+    "1-Explore.0-Read.md": b"0-Explore.0-Read.md",
+    "1-Explore.0-Read.0-Grep.md": b"0-Explore.0-Read.0-Grep.md",
+    "1-Explore.1-Read.md": b"0-Explore.1-Read.md",
+}
+"""What those of this one are called then, which were begun with the next numbers that it knew of."""
+
+
+def begun_while_away(team: Team) -> tuple[Store, Store, int]:
+    """Begin agents on two machines, of which the second one does not reach the space; return both, and the context."""
+    a, b = team.open("a"), team.open("b")
+    stale(a, b)
+    context = a.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    b.writer.catch_up()
+    away = team.space.rename(team.space.with_name("away"))
+    for asked in ("Explore", "0-Explore.Read", "0-Explore.0-Read.Grep", "0-Explore.Read"):
+        name = b.artifacts.begin(context, AGENTS, asked, may_wait=True)
+        b.artifacts.add(context, AGENTS, name, name.encode())
+    away.rename(team.space)
+    for asked in ("Explore", "0-Explore.Read"):
+        name = a.artifacts.begin(context, AGENTS, asked)
+        a.artifacts.add(context, AGENTS, name, name.encode())
+        a.artifacts.end(context, AGENTS, name)
+    return a, b, context
+
+
+@pytest.mark.parametrize("first", sorted(GO_ON.values()))
+def test_what_an_agent_has_started_goes_with_it_to_another_number(team: Team, first: bytes) -> None:
+    a, b, context = begun_while_away(team)
+    renamed: dict[str, str] = {}
+    # whichever of them has its number reserved first
+    b.artifacts.reserve(context, AGENTS, first.decode(), renamed.__setitem__)
+    assert renamed == {said.decode(): name for name, said in GO_ON.items()}
+    assert listed(b, context, AGENTS) == GO_ON | EXPLORED
+    b.artifacts.settle()
+    a.writer.catch_up()
+    assert listed(a, context, AGENTS) == GO_ON | EXPLORED
+    assert BEGUN not in a.catalogue.entry(context).metadata
+
+
+def test_it_does_so_when_the_store_is_closed(team: Team) -> None:
+    a, b, context = begun_while_away(team)
+    b.artifacts.settle()
+    a.writer.catch_up()
+    assert listed(a, context, AGENTS) == GO_ON | EXPLORED
+
+
+def test_what_an_agent_without_a_number_starts_gets_none_before_it(team: Team) -> None:
+    store = team.open("a")
+    context = store.contexts.create(metadata={"project": "shop", "name": "first"}).context
+    away = team.space.rename(team.space.with_name("away"))
+    store.artifacts.begin(context, AGENTS, "Explore", may_wait=True)
+    away.rename(team.space)
+    with pytest.raises(Unreachable, match=r"0-Explore\\.md is not reserved yet"):
+        store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore")
+    assert store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore", may_wait=True) == "0-Explore.0-Read.md"
+    assert not store.artifacts.is_reserved(context, AGENTS, "0-Explore.0-Read.md")
+    assert store.artifacts.reserve(context, AGENTS, "0-Explore.0-Read.md") == "0-Explore.0-Read.md"
+    assert store.artifacts.is_reserved(context, AGENTS, "0-Explore.md")
 
 
 def test_an_output_that_is_dropped_while_the_space_is_away_stays(team: Team) -> None:
