@@ -329,7 +329,7 @@ def test_what_an_agent_without_a_number_starts_gets_none_before_it(team: Team) -
     away = team.space.rename(team.space.with_name("away"))
     store.artifacts.begin(context, AGENTS, "Explore", may_wait=True)
     away.rename(team.space)
-    with pytest.raises(Unreachable, match=r"0-Explore\\.md is not reserved yet"):
+    with pytest.raises(Unreachable, match=r"0-Explore\.md is not reserved yet"):
         store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore")
     assert store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore", may_wait=True) == "0-Explore.0-Read.md"
     assert not store.artifacts.is_reserved(context, AGENTS, "0-Explore.0-Read.md")
