@@ -8,12 +8,16 @@ Of another machine nobody knows what is left there. So a session that another ma
 came from another store, is the same one if it has the tool's id of it, and one of the two begins as the other. Then the
 conversation belongs to whoever has more of it: one session in a home directory that machines share is one conversation.
 Where both have gone on, each is a conversation of its own.
+
+Several files may have one id: checkpoints, copies, damaged copies. Each is a conversation of its own on one machine,
+and so in a space. So a file is first the conversation that came from where it lies, then one of the same records; and
+another one only once the other files of the import have found theirs.
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import islice, takewhile
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,25 +27,38 @@ from store.formats.core.format import Format, Source
 from store.formats.core.look import open_regular
 from store.ids import hash_bytes
 from store.importing.description import clean
-from store.importing.likeness import Continuation, begins_with
+from store.importing.likeness import Continuation, Relation, begins_with
 from store.importing.provenance import Imported, read_as
-from store.importing.reading import LOOKED_AT, beginning
-from store.importing.snapshot import Snapshot, begins, text_path
+from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, beginning
+from store.importing.snapshot import Snapshot, begins, path_text, text_path
 from store.importing.walk import leads_into, own_mounts
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
-_LOOKED_AT = 256 << 10
-_DESCRIBED_BY = 20
 _MOST = 64
 """The most sessions of the same id, or the same beginning, that are looked at."""
+_PLACE = 2
+"""The names at the ends of two paths that make them one place: one alone may be in many folders."""
+
+
+class Sureness(IntEnum):
+    """By what a file is the conversation of another machine, the surest first."""
+
+    BY_PLACE = 0
+    BY_RECORDS = 1
+    BY_ID = 2
 
 
 class Known(Struct, frozen=True):
-    """The conversation that a session is. ``older``: it has all that the file has, from another machine."""
+    """The conversation that a session is.
+
+    ``older``: it has all that the file has, from another machine. ``later``: it is to be looked for once more, when
+    other files have found theirs, since it may be that of one of them.
+    """
 
     entry: ContextEntry
     older: bool = False
+    later: bool = False
 
 
 class Moved:
@@ -52,6 +69,9 @@ class Moved:
         self._mounts = own_mounts()
         self._found: dict[int, Path] = {}
         """The conversations whose sessions have been found, and where: another file is another session."""
+        self._by_path: dict[Path, int] = {}
+        self.least = Sureness.BY_PLACE
+        """How sure it must be that a conversation of another machine is that of a file; others are for later."""
 
     def to(
         self, format_: Format, source: Source, unpacked: Path | None = None, packed: Iterable[str] = ()
@@ -64,6 +84,8 @@ class Moved:
         files, main = source.first[:LOOKED_AT], unpacked or source.main
         records = [*(path.read_bytes() for path in files), *_first(format_, main)]
         session = clean(format_.about(source, records).session_id)
+        # it may be looked for once more
+        self._found.pop(self._by_path.pop(source.path, 0), None)
         for entry, of_its_id in self._like(format_, source, session, records):
             path = text_path(entry.source)
             # a file in a mount must not be looked at by its own daemon, and is there
@@ -76,23 +98,39 @@ class Moved:
             elif is_there:
                 continue
             if self._goes_on(format_, source, main, entry, of_its_id=of_its_id):
-                self._found[entry.id] = source.path
-                return Known(entry)
-        by_id = partial(self._store.catalogue.elsewhere, "session", format_.name, session, most=_MOST)
-        others = [entry for entry in (by_id() if session else ()) if self._may_be(source, entry)]
-        others = [entry for entry in others if _has_main(entry) == _has_its(source)]
+                return self._is(source, Known(entry))
+        found = self._store.catalogue.elsewhere("session", format_.name, session) if session else []
+        others = [entry for entry in found if self._may_be(source, entry) and _has_main(entry) == _has_its(source)]
         for name in packed if session else ():
             others += self._store.catalogue.by_origin("session", name, session, most=_MOST)
-        if not others:
-            return None
+        return self._of_others(format_, source, main, others) if others else None
+
+    def _of_others(self, format_: Format, source: Source, main: Path, others: Sequence[ContextEntry]) -> Known | None:
+        """Return which of some conversations of other machines a session is, None for none of them."""
+        path = path_text(source.path)
+        near = sorted(others, key=lambda entry: -_steps_alike(entry.source, path))[:_MOST]
         digests = [hash_bytes(record) for record in self._records(format_, source, main)]
-        now = Continuation(self._store, format_, lambda: self._records(format_, source, main), digests)
-        for entry in others:
-            is_older = begins_with(self._store, entry, digests)
-            if is_older or now.goes_on_from(entry):
-                self._found[entry.id] = source.path
-                return Known(entry, older=is_older)
-        return None
+        file = Continuation(self._store, format_, lambda: self._records(format_, source, main), digests)
+        relations = [file.relation_to(entry, in_place=entry.source == path) for entry in near]
+
+        def sureness(at: int) -> tuple[Sureness, int, bool]:
+            steps, is_same = _steps_alike(near[at].source, path), relations[at] is Relation.SAME
+            if steps >= _PLACE or near[at].source == path:
+                return Sureness.BY_PLACE, -steps, not is_same
+            return Sureness.BY_RECORDS if is_same else Sureness.BY_ID, -steps, not is_same
+
+        found = [at for at, relation in enumerate(relations) if relation is not Relation.APART]
+        if not found:
+            return None
+        best = min(found, key=sureness)
+        if sureness(best)[0] > self.least:
+            return Known(near[best], later=True)
+        return self._is(source, Known(near[best], older=relations[best] is not Relation.NEWER))
+
+    def _is(self, source: Source, known: Known) -> Known:
+        self._found[known.entry.id] = source.path
+        self._by_path[source.path] = known.entry.id
+        return known
 
     def _may_be(self, source: Source, entry: ContextEntry) -> bool:
         other = self._found.get(entry.id, source.path)
@@ -133,6 +171,12 @@ class Moved:
                 snapshot.passed(span.end)
 
 
+def _steps_alike(one: str, other: str) -> int:
+    """Return how many names two paths have in common at their ends."""
+    names = (path.removesuffix(zstd.SUFFIX).split("/")[::-1] for path in (one, other))
+    return sum(1 for _name in takewhile(lambda pair: pair[0] == pair[1], zip(*names, strict=False)))
+
+
 def _has_main(entry: ContextEntry) -> bool:
     return bool(entry.metadata.get("main"))
 
@@ -142,9 +186,10 @@ def _has_its(source: Source) -> bool:
 
 
 def _first(format_: Format, path: Path) -> list[bytes]:
+    """Return the records by which an import tells what a session is: its id may come after all that it begins with."""
     with open_regular(path) as file:
-        head = file.read(_LOOKED_AT + 1)
+        head = file.read(FIRST_BYTES + 1)
     with memoryview(head) as data:
-        spans = islice(format_.spans(data, 0), _DESCRIBED_BY)
-        ends = min(len(head), _LOOKED_AT)
-        return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= _LOOKED_AT]
+        spans = islice(format_.spans(data, 0), FIRST_RECORDS)
+        ends = min(len(head), FIRST_BYTES)
+        return [bytes(data[span.start : span.end]) for span in spans if span.end < ends or len(head) <= FIRST_BYTES]

@@ -26,7 +26,7 @@ from store.formats.registry import FORMATS, format_named, guesses, is_guess, lea
 from store.importing import cxdb
 from store.importing.crew import Crew, processes
 from store.importing.group import Group
-from store.importing.identity import Known, Moved
+from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done
 from store.importing.session import FileImport, Progress, SessionImport, unpacked_path
@@ -135,6 +135,7 @@ class Importer:
                     run.take_data(path)
                 else:
                     run.take_all(path, guess=bool(format_name))
+            run.take_later()
             run.commit()
             run.show_arrived()
             run.finish()
@@ -160,6 +161,8 @@ class _Run(Struct):
     report: ImportReport = field(default_factory=ImportReport)
     tools: dict[str, Counts] = {}
     planned: list[Planned] = []
+    later: list[Source] = []
+    """Sessions that another machine may have imported, and that are looked for once more in the end."""
     waiting: dict[Path, tuple[Source, Done, Unseen]] = {}
     """The outcomes of the sessions that wait for their commit, by path."""
     holds: bool = False
@@ -206,6 +209,15 @@ class _Run(Struct):
             is_text = len(self.formats) > 1 and b"\0" not in (read_head(path) or b"\0")
             more = "; --as-text takes a plain log" if is_text else ""
             report.errors.append(f"{path_text(path)}: holds no session of {of}{more}")
+
+    def take_later(self) -> None:
+        """Import the sessions that were left for the end, in the order in which it is sure what they are."""
+        for least in (Sureness.BY_RECORDS, Sureness.BY_ID):
+            self.commit()
+            self.moved.least = least
+            later, self.later = self.later, []
+            for source in later:
+                self._take(source)
 
     def _ahead(self, all_found: Iterator[Found]) -> Iterator[Found]:
         """Yield what was found, a little later: meanwhile other processes prepare what is new."""
@@ -372,6 +384,9 @@ class _Run(Struct):
         if _may_have_parts(format_, source) and not goes_on and self._import_parts(source, format_):
             return
         if known is None and (found := found or self._known_elsewhere(source, format_)):
+            if found.later:
+                self.later.append(source)
+                return
             if found.older:
                 self._unchanged(source.format)
                 return

@@ -14,6 +14,8 @@ bytes as Latin-1.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from enum import Enum, auto
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -62,6 +64,15 @@ def is_of(kept: bytes, brought: bytes) -> bool:
 _Said = tuple[Kind, int, tuple[str | bytes | None, ...]]
 
 
+class Relation(Enum):
+    """How a file stands to a conversation of its id: neither has all of the other, or which of them has more."""
+
+    APART = auto()
+    OLDER = auto()
+    SAME = auto()
+    NEWER = auto()
+
+
 class Continuation:
     """A session as a file has it, compared with conversations of its id that came from other files.
 
@@ -79,7 +90,8 @@ class Continuation:
         self._store = store
         self._lens = lens_for(format_.main_type)
         self._records = records
-        self._digests = frozenset(digests) if digests is not None else None
+        self._order = tuple(digests) if digests is not None else None
+        self._digests = frozenset(self._order) if self._order is not None else None
         self._said: frozenset[_Said] | None = None
 
     def goes_on_from(self, known: ContextEntry) -> bool:
@@ -95,9 +107,79 @@ class Continuation:
             # what cannot be read cannot be compared
             return False
 
+    def relation_to(self, known: ContextEntry, *, in_place: bool = False) -> Relation:
+        """Return how the file stands to what another machine has imported of a conversation.
+
+        It is newer where it goes on from that, and has what that lacks: so of the files of two machines one is, at
+        most. A file that was rewritten, and says no more, is newer only if it lies at the same path (``in_place``).
+        """
+        try:
+            runs = self._store.records.runs(known.imported_head)
+            turns = [turn for run in runs for turn in self._store.turns.range(*run)]
+        except DamageError:
+            return Relation.APART
+        ours = self._in_order()
+        theirs = [turn.payload_hash for turn in turns]
+        if ours == tuple(theirs):
+            return Relation.SAME
+        own, lacking = set(ours).difference(theirs), {turn.payload_hash: turn for turn in turns}
+        for digest in ours:
+            lacking.pop(digest, None)
+        self._forget_unfinished(ours, theirs, own, lacking)
+        self._forget_redacted(own, lacking)
+        if not own:
+            return Relation.OLDER if lacking or len(ours) <= len(theirs) else Relation.NEWER
+        if not all(self._has(turn) for turn in lacking.values()):
+            return Relation.APART
+        is_newer = not lacking or in_place or self._says_more(own, lacking.values())
+        return Relation.NEWER if is_newer else Relation.APART
+
+    def _in_order(self) -> tuple[Hash, ...]:
+        if self._order is None:
+            self._order = tuple(map(hash_bytes, self._records()))
+        return self._order
+
+    def _forget_unfinished(
+        self, ours: Sequence[Hash], theirs: Sequence[Hash], own: set[Hash], lacking: dict[Hash, Turn]
+    ) -> None:
+        """Leave out a last record that the other has whole: it was being written."""
+        at = min(len(ours), len(theirs)) - 1
+        if at < 0 or ours[at] not in own or theirs[at] not in lacking:
+            return
+        kept, brought = self._payload(theirs[at]), next(islice(self._records(), at, None), b"")
+        if at == len(ours) - 1 and kept.startswith(brought):
+            own.discard(ours[at])
+        elif at == len(theirs) - 1 and kept and brought.startswith(kept):
+            del lacking[theirs[at]]
+
+    def _forget_redacted(self, own: set[Hash], lacking: dict[Hash, Turn]) -> None:
+        """Leave out records that only lack a secret here."""
+        redacted = [turn.payload_hash for turn in lacking.values() if turn.flags & REDACTED]
+        for digest in redacted if own else ():
+            kept = self._payload(digest)
+            of_it = {ours for ours, record in self._named() if ours in own and is_of(kept, record)}
+            if of_it:
+                own -= of_it
+                del lacking[digest]
+
+    def _says_more(self, own: Set[Hash], lacking: Iterable[Turn]) -> bool:
+        known = {self._saying(self._payload(turn.payload_hash)) for turn in lacking} | {None}
+        return any(self._saying(record) not in known for digest, record in self._named() if digest in own)
+
+    def _named(self) -> Iterator[tuple[Hash, bytes]]:
+        # by now there may be more of them
+        return zip(self._in_order(), self._records(), strict=False)
+
+    def _payload(self, digest: Hash) -> bytes:
+        """Return a payload, empty if it is damaged or very large: then nothing is like it."""
+        try:
+            return b"" if self._store.blobs.size(digest) > MAX_CUT_BYTES else self._store.blobs.blob(digest)
+        except ConvfsError:
+            return b""
+
     def _has(self, turn: Turn) -> bool:
         if self._digests is None:
-            self._digests = frozenset(map(hash_bytes, self._records()))
+            self._digests = frozenset(self._in_order())
         if turn.payload_hash in self._digests:
             return True
         if self._store.blobs.size(turn.payload_hash) > MAX_CUT_BYTES:

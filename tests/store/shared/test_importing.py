@@ -92,6 +92,46 @@ def test_a_session_in_a_home_that_machines_share_is_one_conversation(team: Team,
     assert [payloads(a, one) for one in talks(a)] == [path.read_bytes()]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_checkpoints_and_copies_of_a_session_are_on_two_machines_what_they_are_on_one(
+    any_team: Team, tmp_path: Path, order: int
+) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    whole = lines("One", "Two", "Three", "Four")
+    last = whole.splitlines(keepends=True)[-1]
+    contents = [lines("One", "Two"), lines("One", "Two", "Three"), whole, whole[:-60], whole + last, bytes(9) + whole]
+    for number, content in enumerate([*contents, whole.replace(b"\n", b"\r\n"), whole.removesuffix(b"\n")][::order]):
+        session(tmp_path, content, f"{number}-{len(content)}")
+    assert brought(a, tmp_path) == (8, 0, 0)
+    for store in (b, a, b):
+        store.writer.catch_up()
+        assert brought(store, tmp_path) == (0, 0, 8)
+    assert len(talks(a)) == 8
+
+
+def test_a_session_whose_id_comes_after_many_records_is_one_conversation(team: Team, tmp_path: Path) -> None:
+    a, b = team.open("a"), team.open("b")
+    summaries = b"".join(b'{"type":"summary","summary":"Before %d","leafUuid":"v%d"}\n' % (n, n) for n in range(40))
+    path = session(tmp_path, summaries + lines("One", "Two"), "exported")
+    assert brought(a, path) == (1, 0, 0)
+    b.writer.catch_up()
+    assert brought(b, path) == (0, 0, 1)
+
+
+def test_what_two_machines_have_only_noted_since_is_kept_by_both(team: Team, tmp_path: Path) -> None:
+    a, b = team.open("a"), team.open("b")
+    said = lines("One", "Two")
+    contents = [said + b'{"type":"new-kind","of":"%d"}\n' % number * number for number in (2, 1)]
+    for store, content in zip((a, b), contents, strict=True):
+        store.writer.catch_up()
+        assert brought(store, session(tmp_path / str(len(content)), content)) == (1, 0, 0)
+    # and neither takes the other's for its own
+    for store, content in zip((a, b), contents, strict=True):
+        store.writer.catch_up()
+        assert brought(store, session(tmp_path / str(len(content)), content)) == (0, 0, 1)
+    assert {payloads(a, talk) for talk in talks(a)} == set(contents)
+
+
 def test_a_session_of_which_another_machine_has_less_is_read_once(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
