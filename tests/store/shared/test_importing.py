@@ -321,7 +321,7 @@ GO_ON = {
     "1-Explore.0-Read.0-Grep.md": b"0-Explore.0-Read.0-Grep.md",
     "1-Explore.1-Read.md": b"0-Explore.1-Read.md",
 }
-"""What those of this one are called then, which were begun with the next numbers that it knew of."""
+"""The names that those of this one get then, which were begun with the next numbers that it knew of."""
 
 
 def begun_while_away(team: Team) -> tuple[Store, Store, int]:
