@@ -48,7 +48,6 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
 
     def __init__(self, tree: Tree, ino: int, path: FixedPath) -> None:
         super().__init__(tree, ino, path)
-        self._names: dict[str, N] = {}
         self._items: dict[str, Item] = {}
         self._items_of: object = None
 
@@ -59,13 +58,13 @@ class LinksDirectory(FixedDirectory, Listing, Generic[N]):
         return None
 
     def names(self) -> dict[str, N]:
-        self.items()
-        return self._names
+        """Return the conversations that are in it, by their names here."""
+        return distinct(self._conversations())
 
     def items(self) -> Mapping[str, Item]:
         if self._items_of != self._stamp:
-            self._names = distinct(self._conversations())
-            self._items = {name: self._item(conversation) for name, conversation in self._names.items()}
+            # without the conversations themselves: there may be very many
+            self._items = {name: self._item(conversation) for name, conversation in self.names().items()}
             # what is not measured yet may turn out to be left out
             self._items_of = None if self.tree.store.catalogue.unmeasured() else self._stamp
         return self._items

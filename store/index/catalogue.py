@@ -19,6 +19,9 @@ _COLUMNS = (
     f"{_HEAD}, id, created_ms, project, name, title, format, source, day, trashed_ms, rank, described_ms, metadata, sum"
 )
 
+_FORKED_FROM = "json_extract(metadata, '$.forked_from.context')"
+"""The conversation that one branched off; ``contexts_by_forked`` is the index of it."""
+
 _BEYOND = "\x7f"
 """A character that sorts after all days that begin alike."""
 _AT_ONCE = 500
@@ -354,8 +357,7 @@ class Catalogue:
 
     def forks(self, context_id: int) -> list[ContextEntry]:
         """Return the conversations that branched off another, oldest first."""
-        said = f'"forked_from":{{"context":{context_id},'
-        return self._entries("id > ? AND name IS NOT NULL AND instr(metadata, ?) ORDER BY id", context_id, said)
+        return self._entries(f"{_FORKED_FROM} = ? AND name IS NOT NULL ORDER BY id", context_id)
 
     def every(self) -> list[ContextEntry]:
         """Return all conversations, including those in the trash, by id."""

@@ -36,7 +36,7 @@ import msgspec
 from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -87,6 +87,8 @@ CREATE INDEX contexts_pinned ON contexts (updated_ms) WHERE name IS NOT NULL AND
 CREATE INDEX contexts_by_source ON contexts (source) WHERE source != '';
 CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
 CREATE INDEX contexts_nameless ON contexts (id) WHERE name IS NULL AND trashed_ms = 0;
+CREATE INDEX contexts_by_forked ON contexts (json_extract(metadata, '$.forked_from.context'))
+    WHERE json_extract(metadata, '$.forked_from.context') IS NOT NULL;
 
 -- Only of conversations that have a name.
 CREATE TABLE labels (

@@ -212,3 +212,42 @@ def test_a_version_that_was_changed_behind_our_back_is_refused(index: Index, cat
         sql.execute("UPDATE versions SET head = 3 WHERE context = 7")
     with pytest.raises(DamageError):
         catalogue.versions(7)
+
+
+def test_what_is_asked_of_one_conversation_goes_through_no_others(
+    index: Index, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Sequence[object]]] = []
+    query = Database.query
+
+    def noted(db: Database, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        asked.append((sql, parameters))
+        return query(db, sql, parameters)
+
+    monkeypatch.setattr(Database, "query", noted)
+    catalogue.entry(1)
+    catalogue.place(1)
+    catalogue.subagents(1)
+    catalogue.with_subagents([1])
+    catalogue.started_by(1)
+    catalogue.forks(1)
+    catalogue.versions(1)
+    catalogue.by_name("p1", "name-01")
+    plans = [(sql, row[-1]) for sql, values in asked for row in query(index.db, f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert len(plans) >= 8
+    assert [plan for plan in plans if plan[1].startswith("SCAN")] == []
+
+
+def test_forks_are_found_by_what_they_branched_off(index: Index, catalogue: Catalogue) -> None:
+    forked = [(41, {"context": 7, "turn": 70}), (42, {"context": 8, "turn": 80}), (43, {"context": 7, "turn": 71})]
+    others: list[tuple[int, object]] = [(44, "a session"), (45, {"session": 7}), (46, None)]
+    for context, origin in [*forked, *others]:
+        metadata = {"project": "p", "name": f"fork-{context}", "forked_from": origin}
+        frames: tuple[HeadFrame, ...] = (
+            HeadFrame(0, 1000 + 2 * context, context, ContextCreated(0, FIRST, 0)),
+            HeadFrame(0, 1001 + 2 * context, context, Metadata(5, msgspec.json.encode(metadata))),
+        )
+        index.apply(frames)
+    assert [entry.id for entry in catalogue.forks(7)] == [41, 43]
+    assert [entry.id for entry in catalogue.forks(8)] == [42]
+    assert catalogue.forks(9) == []
