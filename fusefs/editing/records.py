@@ -1,6 +1,7 @@
 """Commits of written files: texts parsed into records, compared, and committed as one version."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct, structs
 
@@ -35,8 +36,12 @@ from store.formats.registry import FORMATS, lens_for
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
+T = TypeVar("T")
+
 _LOOKED_BACK = 64
 """Records that are looked at for the one that a new one follows."""
+
+_ATTEMPTS = 8
 
 CHANGED = "was changed by somebody else in the meantime: compare, and save again"
 
@@ -172,9 +177,29 @@ class EventCommits:
 
     def edit(self, base: Base, payload: bytes, written_ms: int = 0) -> None:
         """Make one version in which an event has another payload, written at a time (0: now)."""
-        self._row(base)
-        # a program that removes a file and makes it again has saved it
-        self.change(base.view, {base.number: payload}, written_ms, amends=True)
+
+        def change() -> None:
+            self._row(base)
+            # a program that removes a file and makes it again has saved it
+            self.change(base.view, {base.number: payload}, written_ms, amends=True)
+
+        self.anew(base.view, change)
+
+    def anew(self, view_id: int, deed: Callable[[], T]) -> T:
+        """Return what ``deed`` returns. It is done anew where another machine has moved the conversation on meanwhile.
+
+        Raises what it raises, Conflict too, if that is not why, or if this happens too often.
+        """
+        for _attempt in range(_ATTEMPTS):
+            self.settle(view_id)
+            head = self.tree.view(view_id).head
+            try:
+                return deed()
+            except Conflict:
+                self.settle(view_id)
+                if self.tree.view(view_id).head == head:
+                    raise
+        raise Conflict("the conversation grows too fast to be changed: save again")
 
     def prepared(self, base: Base, payload: bytes, result: str) -> Prepared:
         """Return the change of an event's payload; ``result`` is the state that the file saved is then in."""

@@ -123,10 +123,14 @@ class Removals(Removing[int, Base]):
         if not removed:
             return
         overlay = self._tree.overlay(view_id)
-        try:
+
+        def remove() -> None:
             left = [number for number, base in sorted(removed.items()) if self._records.base(view_id, number) == base]
             if left:
                 self._records.change(view_id, dict.fromkeys(left, DELETED))
+
+        try:
+            self._records.anew(view_id, remove)
             self._saves.unsettle(view_id)
         except ConvfsError:
             for number in removed:

@@ -49,7 +49,6 @@ METADATA_KEY = "metadata.json"
 RESOURCE_KEY = re.compile(r"resource/([0-9]{1,18})/([0-9]{1,9})").fullmatch
 _DELETED = "deleted:"
 _SEEN = " seen "
-_ATTEMPTS = 8
 _SMALL = 1 << 18
 """Bytes up to which a file that shows all events is drawn and compared at once, and not by a thread."""
 _PATIENCE_SECONDS = 120.0
@@ -339,22 +338,21 @@ class RecordsTarget(WholeTarget):
         if rewrite.title:
             Editor(self.tree.store).describe(self.records.context(self.view_id), {"title": rewrite.title})
             self.tree.renew(self.view_id)
-        for _attempt in range(_ATTEMPTS):
+
+        def change() -> str:
             behind = self._behind(state)
-            try:
-                if rewrite.items is not None:
-                    self.records.rewrite(self.view_id, [*rewrite.items, *behind])
-                elif not rewrite.added:
-                    self.records.change(self.view_id, rewrite.changes)
-                elif not behind:
-                    self.records.append(self.view_id, rewrite.added, expected_head=_head_in(state))
-                else:
-                    self.records.rewrite(self.view_id, [*range(1, behind.start), *rewrite.added, *behind])
-            except Conflict:
-                continue
+            if rewrite.items is not None:
+                self.records.rewrite(self.view_id, [*rewrite.items, *behind])
+            elif not rewrite.added:
+                self.records.change(self.view_id, rewrite.changes)
+            elif not behind:
+                self.records.append(self.view_id, rewrite.added, expected_head=_head_in(state))
+            else:
+                self.records.rewrite(self.view_id, [*range(1, behind.start), *rewrite.added, *behind])
             self.records.readers.show(self.ino, self.program, behind.start - 1 + rewrite.new)
             return self.state()
-        raise Conflict("the conversation grows too fast to be changed: save again")
+
+        return self.records.anew(self.view_id, change)
 
 
 def _head_in(state: str) -> int:

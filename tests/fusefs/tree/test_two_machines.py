@@ -1,7 +1,9 @@
 """Two machines of a space, each with its mount: what is saved in one is seen in the other."""
 
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -22,15 +24,22 @@ def session(directory: Path) -> Path:
     return path
 
 
-def test_a_save_is_seen_and_a_transcript_can_be_followed(memory_path: Path, tmp_path: Path) -> None:
-    place = Place(str(memory_path / "server"))
+@contextmanager
+def two_mounts(directory: Path, imported: Path) -> Iterator[tuple[Path, Path]]:
+    """Give the mounts of two replicas that have a session."""
+    place = Place(str(directory / "server"))
     remote.init(place, "team")
-    remote.join(place, "team", memory_path / "a", "a")
-    with Store.open(memory_path / "a", renderer=FileRenderer()) as store:
-        assert Importer(store).run([session(tmp_path)]).imported == 1
-    let_in(memory_path / "a", memory_path / "b", "b")
+    remote.join(place, "team", directory / "a", "a")
+    with Store.open(directory / "a", renderer=FileRenderer()) as store:
+        assert Importer(store).run([session(imported)]).imported == 1
+    let_in(directory / "a", directory / "b", "b")
+    with mounted(directory / "a") as here, mounted(directory / "b") as there:
+        yield here.root, there.root
+
+
+def test_a_save_is_seen_and_a_transcript_can_be_followed(memory_path: Path, tmp_path: Path) -> None:
     with ExitStack() as held:
-        here, there = (held.enter_context(mounted(memory_path / name)).root for name in "ab")
+        here, there = held.enter_context(two_mounts(memory_path, tmp_path))
         [events] = [path.relative_to(here) for path in here.glob("conversations/*/*/events")]
         [transcript] = [path.relative_to(here) for path in here.glob("transcripts/*/*.md")]
         until((there / transcript).exists)
@@ -51,3 +60,29 @@ def test_a_save_is_seen_and_a_transcript_can_be_followed(memory_path: Path, tmp_
         said.write_text("Good day.\n")
         until(lambda: "Good day." in (here / transcript).read_text())
         assert "Good day." in (here / events / said.name).read_text()
+
+
+def test_saves_to_different_events_at_once_are_all_kept(memory_path: Path, tmp_path: Path) -> None:
+    with two_mounts(memory_path, tmp_path) as mounts, ThreadPoolExecutor(2) as programs:
+        here, there = mounts
+        [events] = here.glob("conversations/*/*/events")
+        for text in ("Two", "Three", "Four"):
+            (events / "user.md").write_text(f"{text}\n")
+        own = (events / "00001-user.md", there / events.relative_to(here) / "00002-user.md")
+        gone = events / "00003-user.md"
+        until((there / events.relative_to(here) / "00004-user.md").exists)
+        gone.unlink()
+
+        def save(file: Path, round_: int) -> None:
+            with file.open("a") as opened:
+                opened.write(f" {round_}\n")
+
+        for round_ in range(12):
+            list(programs.map(save, own, (round_, round_)))
+        said = "".join(f" {round_}\n" for round_ in range(12))
+        for file in own:
+            for root in mounts:
+                until(lambda: (root / file.relative_to(file.parents[4])).read_text().endswith(said))  # noqa: B023
+        for root in mounts:
+            until(lambda: not (root / gone.relative_to(here)).exists())  # noqa: B023
+            assert not list((root / ".convfs/errors").iterdir())
