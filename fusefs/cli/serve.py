@@ -22,10 +22,17 @@ _BYTES = 256 << 10
     help="The path of the socket.  [default: where commands look for it]",
 )
 @click.option("--stdio", is_flag=True, help="Serve one client on the standard streams, until it ends: for ssh.")
+@click.option("--no-create", is_flag=True, help="With --stdio: fail if there is no store yet.")
 @tcp_options
 @click.pass_obj
 def serve(
-    store: Path | None, socket: Path | None, stdio: bool, tcp: str | None, http: str | None, no_token: bool
+    store: Path | None,
+    socket: Path | None,
+    stdio: bool,
+    no_create: bool,
+    tcp: str | None,
+    http: str | None,
+    no_token: bool,
 ) -> None:
     """Serve programs and other commands over a socket, until SIGTERM or Ctrl-C.
 
@@ -43,8 +50,10 @@ def serve(
         if socket or tcp or http:
             raise click.UsageError("--stdio goes alone")
         log_to(logging.StreamHandler())
-        _on_streams(root)
+        _on_streams(root, create=not no_create)
         return
+    if no_create:
+        raise click.UsageError("--no-create goes with --stdio")
     port, web = tcp_place(tcp), tcp_place(http)
     log_to(logging.StreamHandler())
 
@@ -66,7 +75,7 @@ def serve(
         trio.run(until_told, service)
 
 
-def _on_streams(root: Path) -> None:
+def _on_streams(root: Path, *, create: bool) -> None:
     """Serve who holds the other ends of the standard streams; through the daemon that holds the store, if one does."""
     from fusefs.cli.backend import daemon_or_store
     from fusefs.daemon.calls import ALL_OPERATIONS
@@ -74,7 +83,7 @@ def _on_streams(root: Path) -> None:
     from store.service.caller import Caller
 
     prepare()
-    with daemon_or_store(root, create=True) as found:
+    with daemon_or_store(root, create=create) as found:
         if isinstance(found, Caller):
             assert found.path is not None
             _pass_on(found.path)

@@ -295,7 +295,7 @@ def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
     from store.service.caller import Caller
 
     if place.startswith(_SSH):
-        with Caller(command=_ssh(place)) as client:
+        with Caller(command=_ssh(place, create=leaving)) as client:
             yield client
         return
     path = Path(os.path.abspath(os.path.expanduser(place)))
@@ -313,11 +313,15 @@ def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
         yield stack.enter_context(reach(path, create=leaving))
 
 
-def _ssh(place: str) -> tuple[str, ...]:
+def _ssh(place: str, *, create: bool) -> tuple[str, ...]:
     """Return the command that serves a store on another machine. UsageError for what is no such place."""
     from store.errors import UsageError
 
-    parts = urlsplit(place)
+    try:
+        parts = urlsplit(place)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"{place} names no machine: {error}") from None
     host = parts.hostname or ""
     if not host or host.startswith("-") or (parts.username or "").startswith("-"):
         raise UsageError(f"{place} names no machine: write ssh://HOST/DIR")
@@ -326,9 +330,10 @@ def _ssh(place: str) -> tuple[str, ...]:
     home = folder.startswith("/~/")
     where = "~/" + shlex.quote(folder[3:]) if home else shlex.quote(folder)
     words = ["convfs", *(["--store", where] if folder.strip("/") else []), "serve", "--stdio"]
-    port = ("-p", str(parts.port)) if parts.port else ()
+    words += [] if create else ["--no-create"]
+    option = ("-p", str(port)) if port else ()
     user = f"{parts.username}@" if parts.username else ""
-    return ("ssh", "-T", *port, "--", f"{user}{host}", " ".join(words))
+    return ("ssh", "-T", *option, "--", f"{user}{host}", " ".join(words))
 
 
 def _push(
@@ -408,7 +413,10 @@ def _are_two(own: Place, other: Place, place: str) -> None:
     from store.errors import UsageError
 
     if own.store_id == other.store_id:
-        raise UsageError(f"{place} is this very store, or a copy of it that nobody has opened yet: name another one")
+        raise UsageError(
+            f"{place} is this very store, a replica of the same space, or a copy that nobody has opened yet: name "
+            "another one"
+        )
 
 
 def _note(

@@ -41,7 +41,7 @@ class Place(Struct, frozen=True):
 def place(holder: Holder) -> Place:
     """Say which store it is."""
     store = holder.store
-    return Place(store.store_id.hex(), meta.machine(), str(store.root), giver.position(store))
+    return Place(store.store_id.hex(), meta.machine(store.catalogue.machine), str(store.root), giver.position(store))
 
 
 @EXCHANGE.pages(501)

@@ -194,7 +194,7 @@ def _file(store: Store, entry: ContextEntry, hiding: Hiding | None) -> Parcel:
     imported = read_as(entry.metadata, ImportedFile)
     if imported is not None:
         layout = imported.read_layout(store)
-        metadata["layout_of"] = _path(entry, "layout_of")
+        metadata["layout_of"] = _path(store, entry, "layout_of")
         metadata["layout_came"] = _short(imported.layout)
         for place in layout.places:
             owner = store.catalogue.by_id(place.context)
@@ -211,7 +211,7 @@ def _file(store: Store, entry: ContextEntry, hiding: Hiding | None) -> Parcel:
     return Parcel(
         entry.id,
         born_of(store, entry),
-        meta.machine(),
+        meta.machine(store.catalogue.machine),
         store.store_id.hex(),
         "",
         "",
@@ -233,13 +233,18 @@ def _came_from(store: Store, entry: ContextEntry, key: str) -> object:
     if known is not None:
         return known
     path = entry.metadata.get(key)
-    came = {"store": store.store_id.hex(), "machine": meta.machine()}
+    came = {"store": store.store_id.hex(), "machine": _imported_on(store, entry)}
     return came | ({"path": path} if isinstance(path, str) else {})
 
 
-def _path(entry: ContextEntry, key: str) -> str:
+def _path(store: Store, entry: ContextEntry, key: str) -> str:
     path = str(entry.metadata.get(key, ""))
-    return path if CAME_FROM in entry.metadata else meta.path_there(path, meta.machine())
+    return path if CAME_FROM in entry.metadata else meta.path_there(path, _imported_on(store, entry))
+
+
+def _imported_on(store: Store, entry: ContextEntry) -> str:
+    """Return the machine that paths in the metadata mean: of a space, that which has imported the conversation."""
+    return meta.machine(str(entry.metadata.get("machine", "")) or store.catalogue.machine)
 
 
 def _there(store: Store, digests: Sequence[Hash]) -> Iterator[Hash]:
@@ -277,7 +282,7 @@ class _Packing:
         if self._hiding is not None:
             self._hiding.sync()
         if isinstance(entry.metadata.get("source"), str):
-            metadata["source"] = _path(entry, "source")
+            metadata["source"] = _path(store, entry, "source")
         metadata[CAME_FROM] = _came_from(store, entry, "source")
         rows = tuple(state.rows[shared:])
         every = (*rows, *(side.rows if side else ()))
@@ -286,7 +291,7 @@ class _Packing:
         return Parcel(
             entry.id,
             born_of(store, entry),
-            meta.machine(),
+            meta.machine(store.catalogue.machine),
             store.store_id.hex(),
             str(told.get("project", "")),
             str(told.get("name", "")),

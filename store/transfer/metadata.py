@@ -46,9 +46,9 @@ _KEPT = ("project", "name", "naming", "called", "moved_from", "pinned", "archive
 _FILE = "file:"
 
 
-def machine() -> str:
-    """Return what this machine is called."""
-    return socket.gethostname().partition(".")[0] or "elsewhere"
+def machine(named: str) -> str:
+    """Return what this machine is called: as in its space, where it is ``named``, or its host name."""
+    return named or socket.gethostname().partition(".")[0] or "elsewhere"
 
 
 def told(metadata: Mapping[str, object]) -> dict[str, object]:

@@ -186,7 +186,12 @@ def test_another_machine_is_reached_by_ssh(talking: User) -> None:
         assert talking.run("push", name, place, **environment) == f"Pushed to {place}: nothing new.\n"
         assert talking.run("pull", place, **environment) == f"Pulled from {place}: 1 the same.\n"
     assert talking.run("--store", there, "fsck") == "The store is sound.\n"
-    assert "names no machine" in talking.fails("pull", "ssh://-oProxyCommand=x/y", **environment)
+    for wrong in ("ssh://-oProxyCommand=x/y", "ssh://server:99999/x", "ssh://[server/x"):
+        assert "names no machine" in talking.fails("pull", wrong, **environment)
+    missed = talking.convfs("pull", f"{place}-2", **environment)
+    assert missed.returncode == 1
+    assert "there is no store at" in missed.stderr
+    assert not Path(f"{there}-2").exists()
 
 
 def test_nobody_there_is_one_line(talking: User, other: Path) -> None:

@@ -14,9 +14,12 @@ from store.editing.keeper import Keeper
 from store.events.conversation import AGENTS, ARTIFACTS, CAME_FROM, Conversation
 from store.events.event import DELETED
 from store.ids import now_ms
+from store.shared import remote
+from store.shared.space import Place
 from store.store import Store
 from store.transfer.states import BORN, DIVERGED, State
 from store.upkeep.fsck import fsck
+from tests.spaces import let_in
 from tests.store.importing.sessions import line, lines, session
 from tests.store.transfer.stores import brought_in, carry, did, exported, only, payloads, talks, turns
 
@@ -318,3 +321,22 @@ def test_chain_names_depend_on_every_turn(laptop: Store) -> None:
     assert not state.begins_with(2, state.name(1))
     assert state.shared([state.name(1), b"other"]) == 1
     assert state.shared([]) == 0
+
+
+def test_a_replica_tells_which_machine_of_its_space_has_the_session(desktop: Store, tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "server"))
+    remote.init(place, "team")
+    remote.join(place, "team", tmp_path / "ada", "ada")
+    let_in(tmp_path / "ada", tmp_path / "bob", "bob")
+    path = session(tmp_path, lines("a", "b"))
+    with Store.open(tmp_path / "bob", renderer=FileRenderer()) as bob:
+        brought_in(bob, path)
+    with Store.open(tmp_path / "ada", renderer=FileRenderer()) as ada:
+        assert did(ada, desktop) == ["new"]
+        came = only(desktop).metadata
+        assert came["source"] == f"bob:{path}"
+        assert came[CAME_FROM] == {"store": ada.store_id.hex(), "machine": "bob", "path": str(path)}
+        for store in (ada, desktop):
+            store.contexts.append_many(only(store).id, [Append(line(store.root.name), "claude-code.line.v1")])
+        did(ada, desktop)
+        assert sorted(talks(desktop))[1].endswith("~ada")
