@@ -28,7 +28,7 @@ from fusefs.text.new_event import new_event
 from fusefs.tree.changes import Stale
 from fusefs.tree.router import Router
 from store.disk import durable
-from store.errors import NotFound, UsageError
+from store.errors import NotFound, StoreFailed, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -77,15 +77,17 @@ class Desk:
 
 
 def recover(desk: Desk) -> None:
-    """Settle every draft that is left, and resume unfinished writes; called before the mount answers."""
+    """Settle every draft that is left, and resume unfinished writes; called before the mount answers.
+
+    What cannot be committed yet, as while a space is away or the disk is full, is shown, and committed once it can be.
+    """
     desk.native.writing.take_up()
     for path, draft, text in desk.drafts.left():
         try:
-            if draft.key == NEW:
-                _recover_new(desk, path, draft, text)
-            else:
-                _recover_saved(desk, draft, text)
-        except NotFound as error:
+            recover_one = _recover_new if draft.key == NEW else _recover_saved
+            if not recover_one(desk, path, draft, text):
+                continue
+        except (NotFound, StoreFailed, OSError) as error:
             log.warning("the draft %s stays where it is: %s", path, error)
             continue
         except Exception:
@@ -95,30 +97,35 @@ def recover(desk: Desk) -> None:
         remove_quietly(path)
 
 
-def _recover_saved(desk: Desk, draft: Draft, text: bytes) -> None:
+def _recover_saved(desk: Desk, path: Path, draft: Draft, text: bytes) -> bool:
+    """Settle the draft of a file that is there; return False if it goes on to wait."""
     view_id = desk.tree.view_id(draft.context)
     target = desk.targets.keyed(view_id, draft.key)
     if target is None:
         raise NotFound(f"it belongs to {draft.key}, which cannot be saved")
     now = target.state()
     if now == draft.result or target.draws(text):
-        return
+        return True
     reason = "it was being written when the mount ended"
     if draft.complete and target.is_in(draft.base):
         try:
             prepared = target.prepare(draft.base, text)
             if prepared is not None:
                 prepared.commit(draft.written_ms)
-            return
+            return True
         except UsageError as error:
             reason = str(error)
+        except (StoreFailed, OSError) as error:
+            desk.saves.resume(target, draft, path, text, error)
+            return False
     elif draft.complete and _says_the_same(target, now, text):
         # it was committed, and led to a state that was not known before
-        return
+        return True
     elif draft.complete:
         reason = "it was changed by somebody else before this could be saved"
     kept = desk.drafts.keep_beside(target.directory(), draft.name, text)
     desk.drafts.note(target.view_id, target.path, f"{reason}; the text is kept as {kept.name}")
+    return True
 
 
 def _says_the_same(target: Target, state: str, text: bytes) -> bool:
@@ -128,7 +135,8 @@ def _says_the_same(target: Target, state: str, text: bytes) -> bool:
         return False
 
 
-def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:
+def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> bool:
+    """Settle the draft of a new event; return False if it goes on to wait."""
     view_id = desk.tree.view_id(draft.context)
     asked = new_event(draft.name)
     if asked is None:
@@ -143,7 +151,13 @@ def _recover_new(desk: Desk, path: Path, draft: Draft, text: bytes) -> None:
             with suppress(FileExistsError):
                 desk.drafts.put_new(file, text)
             desk.new_events.stays(candidate, error)
-            return
+            return True
+        except (StoreFailed, OSError) as error:
+            if candidate.composed is None:
+                raise
+            desk.new_events.resume(candidate, text, error)
+            return False
     if file.is_file() and not file.is_symlink() and file.read_bytes() == text:
         # with an error the draft stays, and the next start tries again
         durable.remove(file)
+    return True

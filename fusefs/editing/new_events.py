@@ -8,6 +8,7 @@ full, the file waits until there is room.
 import logging
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -188,6 +189,16 @@ class NewEvents:
         if source.ino not in self._waiting:
             candidate.note = self.drafts.postponed(candidate.view_id, candidate.path, error)
         self._waiting[source.ino] = candidate
+
+    def resume(self, candidate: NewEvent, data: bytes, error: StoreFailed | OSError) -> None:
+        """Take up a file that an earlier mount has reported as saved, and that cannot be appended yet."""
+        path = self.path(candidate)
+        with suppress(FileExistsError):
+            self.drafts.put_new(path, data)
+        events = self.tree.place(candidate.view_id, Place.EVENTS)
+        source = self.inodes.scratch.node_at(os.fsencode(path), events)
+        if isinstance(source, ScratchFile):
+            self.wait(source, candidate, error)
 
     def settle_waiting(self, view_id: int | None) -> None:
         """Append the files that wait in a conversation (None: in any), as far as that can be done now."""

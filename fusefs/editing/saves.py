@@ -217,6 +217,11 @@ class Session:
         """True if the file now has another inode, so that nothing will be committed."""
         return isinstance(self._saves.tree.bound(self.ino), OrphanFile)
 
+    @property
+    def is_due(self) -> bool:
+        """True if it was closed, could not be committed, and nobody is writing on."""
+        return self.postponed and not (self.handles and self._waits)
+
     # -- what programs do ------------------------------------------------------------------------------------------
 
     def truncate(self, size: int) -> None:
@@ -271,6 +276,17 @@ class Session:
                 raise
             self._failure = None
 
+    def resume(self, draft: Draft, path: Path, data: bytes, error: StoreFailed | OSError) -> None:
+        """Go on with a text that an earlier mount has reported as saved: it is shown, and committed once it can be."""
+        self.buffer = Buffer(data)
+        self.time_ns = draft.written_ms * NS_IN_MS
+        self._state = draft.base
+        self._prepared = self.target.prepare(draft.base, data)
+        self._closed = None if self._prepared is None else (data, self._prepared)
+        self._draft = path
+        self._postpone(error)
+        self._saves.writing(self)
+
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -295,23 +311,30 @@ class Session:
                     self._saves.drafts.withdraw(self._note)
             except (StoreFailed, OSError) as error:
                 if self._draft is not None and not self._waits:
-                    # the kept text is shown; the commit is retried every now and then, and when the mount begins again
-                    if not postponed:
-                        self._note = self._saves.drafts.postponed(self.target.view_id, self.target.path, error)
-                    self.postponed = True
+                    if postponed:
+                        self.postponed = True
+                    else:
+                        self._postpone(error)
                     return
                 self._reject_quietly(data, error)
             except ConvfsError as error:
                 self._reject_quietly(data, error)
+                if postponed and self._waits and self._as_closed():
+                    # what was reported as saved before is still to be committed
+                    self._rejected = None
+                    self.postponed = True
+                    return
         elif not self.gone and self._held_something and self._failure is None:
             reason = "it was saved empty, which changes nothing: remove it instead"
             self._saves.drafts.note(self.target.view_id, self.target.path, reason)
         self._forget_draft()
-        for handle in self.handles:
-            handle.session = None
-        self.handles.clear()
-        self.target.end()
+        self._let_go()
         self._saves.saved(self, saved)
+
+    def _postpone(self, error: StoreFailed | OSError) -> None:
+        """Show the kept text; its commit is retried every now and then, and when the mount begins again."""
+        self._note = self._saves.drafts.postponed(self.target.view_id, self.target.path, error)
+        self.postponed = True
 
     def end(self) -> None:
         """Commit the closed text, as :meth:`settle` does; later writes are found at the next start."""
@@ -352,9 +375,12 @@ class Session:
             self._prepared = self.target.prepare(self._state, data)
 
     def _keep(self, data: bytes, *, complete: bool) -> None:
+        earlier = self._saves.waiting(self) if complete and data != self._before else None
         if complete and self._prepared is None:
             # nothing is changed, so there is nothing to lose
             self._forget_draft()
+            if earlier is not None:
+                self._replace(earlier)
             return
         if complete:
             # a text that will not be committed must not be reported as saved
@@ -363,7 +389,28 @@ class Session:
         result = self._prepared.result if complete and self._prepared is not None else ""
         target, written_ms = self.target, self.time_ns // NS_IN_MS
         draft = Draft(context, target.key, target.name, self._state, result, complete, "", written_ms)
-        self._draft = self._saves.drafts.keep(draft, data, self._draft)
+        if earlier is not None and self._draft is None:
+            # in the place of the other: whatever happens, there is one of the two
+            self._draft, earlier._draft = self._saves.drafts.keep(draft, data, earlier._draft), None
+        else:
+            self._draft = self._saves.drafts.keep(draft, data, self._draft)
+        if earlier is not None:
+            self._replace(earlier)
+
+    def _replace(self, earlier: Session) -> None:
+        """Take the place of a save that waits: the file was saved again before that could be committed."""
+        self._before = earlier._before
+        earlier._forget_draft()
+        self._saves.drafts.withdraw(earlier._note)
+        earlier._let_go()
+        self._saves.drop(earlier)
+
+    def _let_go(self) -> None:
+        """Have programs that still hold the file begin another session with their next change."""
+        for handle in self.handles:
+            handle.session = None
+        self.handles.clear()
+        self.target.end()
 
     def _forget_draft(self) -> None:
         if self._draft is not None:
@@ -395,6 +442,7 @@ class Saves:
         self.written: dict[int, Written] = {}
         """The files shown as they were written, by inode."""
         self.tree.served = self.written
+        self._settling = False
         self._forgotten: deque[int] = deque()
         """The files whose saves are shown though the kernel has forgotten them: the oldest first."""
         self.settle_others: Callable[[int | None], None] = lambda _view_id: None
@@ -408,6 +456,10 @@ class Saves:
         if anew:
             role.truncate(0)
         return role
+
+    def resume(self, target: Target, draft: Draft, path: Path, data: bytes, error: StoreFailed | OSError) -> None:
+        """Take up the draft at ``path`` of a text that was reported as saved, and cannot be committed yet."""
+        Session(self, target.ino, target, None).resume(draft, path, data, error)
 
     def truncate(self, node: Node, target: Target, size: int) -> None:
         """Make a file ``size`` bytes long by its name, wherever it is open."""
@@ -425,6 +477,15 @@ class Saves:
         """Return the session that is writing to a file."""
         written = self.written.get(ino)
         return written.sessions[-1] if written and written.sessions else None
+
+    def waiting(self, session: Session) -> Session | None:
+        """Return an earlier save of the file of a session that could not be committed yet."""
+        sessions = self.written[session.ino].sessions if session.ino in self.written else []
+        return next((one for one in sessions if one is not session and one.is_due), None)
+
+    def drop(self, session: Session) -> None:
+        """Show nothing of a session any more: another has taken its place."""
+        self.written[session.ino].sessions.remove(session)
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
@@ -606,14 +667,24 @@ class Saves:
         """Commit the texts that have been quiet for a while."""
         now = self.clock()
         for session in self._sessions():
-            session.tick(now)
-        self.settle_others(None)
+            if not session.postponed:
+                session.tick(now)
+        self.settle_waiting(None)
 
-    def settle_waiting(self, view_id: int) -> None:
-        """Commit earlier saves of a conversation that wait for room: the present one comes after them."""
-        for session in self._sessions():
-            if session.postponed and session.target.view_id == view_id:
-                session.settle()
+    def settle_waiting(self, view_id: int | None) -> None:
+        """Commit earlier saves of a conversation (None: of any) that wait: the present one comes after them."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            for session in self._sessions():
+                if session.is_due and view_id in (None, session.target.view_id):
+                    session.settle()
+                    if session.postponed:
+                        # so would those behind it be
+                        break
+        finally:
+            self._settling = False
         self.settle_others(view_id)
 
     def close(self) -> None:

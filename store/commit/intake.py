@@ -479,6 +479,8 @@ class Intake:
         """Not filed yet, either."""
         self.publish: Callable[[Sequence[bytes]], None] | None = None
         """Brings records to the other machines of a space; None if alone."""
+        self.admit: Callable[[], None] = lambda: None
+        """Called before something is written that is to be published. Raises StoreFailed if this machine must not."""
         self.prepare: Callable[[], None] = lambda: None
         """Called before packs are rewritten: it sees to what an earlier process may have left there."""
         self.owes: Callable[[], bool] = lambda: False
@@ -631,6 +633,9 @@ class Intake:
         """
         writer = self.writer
         writer.check()
+        if self.publish is not None and not logged:
+            # what is in the packs and cannot be published would keep all that comes later from being filed
+            self.admit()
         try:
             with self._append_lock:
                 new = [one for one in records if not self._are_there(one[1], region, logged=logged)]

@@ -40,7 +40,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from store import typed
-from store.errors import DamageError, UsageError
+from store.errors import DamageError, Unreachable, UsageError
 from store.ids import now_ms
 from store.shared import ciphertext, keys, roster
 from store.shared.keys import Keyring
@@ -155,6 +155,11 @@ class Access:
         if self._role is None:
             self._role = self._card(self._number, _read(self._records.record(_key(self._number)), KeyRecord)).role
         return self._role
+
+    def check_writes(self) -> None:
+        """Raise Unreachable if this replica only reads."""
+        if self.role == "reader":
+            raise Unreachable(f"this machine may read the space {self.name}, and not write to it")
 
     @property
     def keys(self) -> Mapping[int, bytes]:

@@ -7,7 +7,7 @@ are: they hold numbers, and what ``store.shared.access`` seals itself.
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from store.errors import DamageError, Unreachable
+from store.errors import DamageError
 from store.shared import ciphertext
 from store.shared.access import Access
 from store.shared.ciphertext import OBJECT_HEAD, Keys, Locked, ObjectHead, open_entry, seal_entry
@@ -56,8 +56,7 @@ class _Log(LogOver):
         """The last entry that was read or appended: its ``seq``, and the generation of its key."""
 
     def append(self, entry: Entry) -> Sequence[Entry]:
-        if self._access.role == "reader":
-            raise Unreachable(f"this machine may read the space {self._access.name}, and not write to it")
+        self._access.check_writes()
         while True:
             generation, key = self._access.newest
             try:

@@ -134,6 +134,7 @@ class Replica:
         """Called when the space has dropped something."""
         self.redactions = Redactions(member, writer, self._published, self.history, self._only_read)
         intake.publish = self._publish
+        intake.admit = self._check_role
         intake.published = self._note
         intake.prepare = self._prepare
         intake.owes = lambda: self.owes
@@ -268,6 +269,11 @@ class Replica:
     def _check_writes(self) -> None:
         if self.member.only_follows:
             raise Unreachable(f"this replica of the space {self.member.space} only follows it")
+
+    def _check_role(self) -> None:
+        self._check_writes()
+        if self.access is not None:
+            self.access.check_writes()
 
     def _chain_at(self, seq: int) -> bytes:
         if not self.history.is_at(seq):

@@ -1,6 +1,7 @@
 """A conversation in a mount, and what tests of changing it ask."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from tests.fusefs.tree.mounting import Mounted, assistant, bookkeeping, until, user
@@ -50,7 +51,11 @@ class Talk:
     @property
     def errors(self) -> str:
         """All that is in ``.convfs/errors/``."""
-        return "".join(path.read_text() for path in (self.mount.root / ".convfs" / "errors").iterdir())
+        texts = []
+        for path in (self.mount.root / ".convfs" / "errors").iterdir():
+            with suppress(FileNotFoundError):
+                texts.append(path.read_text())
+        return "".join(texts)
 
     def shell(self, script: str, *, check: bool = True) -> str:
         """Run a script in ``events/`` and return what it prints."""

@@ -225,3 +225,69 @@ def test_saves_and_removals_while_the_space_is_away(two: Two) -> None:
         until(lambda: "what was saved" not in talk.errors)
         assert talk.first.read_bytes() == text
         assert "One more." in (talk.events / "00005-assistant.md").read_text()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_saves_outlive_a_daemon_that_begins_again_before_the_space_is_back(two: Two, killed: bool) -> None:
+    talk: Talk | None = None
+    try:
+        with ExitStack() as held:
+            talk = two.mount(held)
+            text = changed(talk.first)
+            two.lines[0].cut()
+            talk.first.write_bytes(text)
+            (talk.events / "assistant.md").write_text("One more.\n")
+            until(lambda: talk.errors.count("; what was saved is kept, and committed once it can be\n") == 2)
+            if killed:
+                kill(talk.mount)
+    except AssertionError:
+        assert killed
+        assert talk is not None
+        assert talk.mount.daemon.returncode is not None
+    with ExitStack() as held:
+        talk = two.mount(held)
+        assert talk.first.read_bytes() == text
+        assert (talk.events / "assistant.md").read_text() == "One more.\n"
+        assert talk.errors.count("; what was saved is kept, and committed once it can be\n") == 2
+        two.lines[0].heal()
+        until(lambda: "what was saved" not in talk.errors)
+        assert talk.first.read_bytes() == text
+        assert "One more." in (talk.events / "00005-assistant.md").read_text()
+        until(lambda: all(name.startswith("0000") for name in os.listdir(talk.events)))
+    two.other.writer.catch_up()
+    payloads = b"".join(said(two.other, two.context))
+    assert payloads.count(b"Goodbye there") == payloads.count(b"One more.") == 1
+
+
+def test_a_file_that_is_saved_again_and_again_while_the_space_is_away(two: Two) -> None:
+    def put_in(file: Path, old: str, new: str) -> None:
+        # in place: with what was saved before it is one text
+        with file.open("r+") as opened:
+            text = opened.read().replace(old, new)
+            opened.seek(0)
+            opened.write(text)
+
+    with ExitStack() as held:
+        talk = two.mount(held)
+        before = talk.second.read_text()
+        two.lines[0].cut()
+        for round_ in range(12):
+            talk.first.write_text(f"Round {round_}\n")
+            talk.second.write_text(before.replace("General", f"Number {round_}"))
+        assert talk.errors.count("what was saved is kept") == 2
+        assert errno_of(lambda: put_in(talk.second, "event: 2", "event: 9")) == errno.EINVAL
+        last = talk.events / "00004-user.md"
+        said_last = last.read_text()
+        last.write_text("Never mind\n")
+        last.write_text(said_last)
+        talk.first.write_bytes(b"")
+        assert talk.first.read_text() == "Round 11\n"
+        two.lines[0].heal()
+        until(lambda: "what was saved" not in talk.errors)
+        assert talk.second.read_text() == before.replace("General", "Number 11")
+        assert len(os.listdir(talk.root / ".versions")) <= 3
+    two.other.writer.catch_up()
+    payloads = b"".join(said(two.other, two.context))
+    assert b"Round 11" in payloads
+    assert b"Number 11" in payloads
+    assert b"The third and last" in payloads

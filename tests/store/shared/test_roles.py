@@ -1,5 +1,6 @@
 """Roles on a PostgreSQL server: what the login of a machine may do, and that it takes nothing away."""
 
+import random
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from store.shared.entry import Entry, new_token
 from store.shared.space import Membership, Place, membership
 from store.store import Store
 from tests.servers import Postgres
+from tests.spaces import until
 
 TABLES = {"space": "seq", "entry": "body", "record": "value", "login": "role"}
 
@@ -141,6 +143,19 @@ def test_a_reader_reads_and_appends_nothing(team: Team) -> None:
         with pytest.raises(Unreachable, match="has not the role writer"):
             space.records.swap("pack/000000000009", 0, b"{}")
         assert space.log.entries(after) == []
+
+
+def test_what_a_reader_may_not_bring_does_not_hold_it_up(team: Team) -> None:
+    brought = random.Random(0).randbytes(2 << 20)
+    with team.open("reader") as reader:
+        with pytest.raises(StoreFailed, match="may read the space"):
+            reader.intake.put(b"from a reader" * 10_000)
+        reader.intake.sync()
+        with team.open("admin") as admin:
+            admin.contexts.append(team.context, brought, "line")
+        until(lambda: len(reader.contexts.last(team.context, 9, latest=True)) == 2)
+        [last] = reader.contexts.last(team.context, 1)
+        assert reader.blobs.blob(last.payload_hash) == brought
 
 
 def test_a_writer_takes_nothing_away(team: Team) -> None:
