@@ -212,6 +212,10 @@ class CallIds:
         self.tools: dict[str, str] = {}
         """The tool of each call, by the id that it was given."""
         self._waiting: dict[str, str] = {}
+        """Calls without a result, by the ids that the program gave them."""
+        self._unnamed: list[tuple[int, str, str]] = []
+        """Those without an id that the model made last: the event, the tool, and the id that each was given."""
+        self._answered = 0
 
     def call(self, number: int, call_id: str, tool: str) -> str:
         """Return the id of a call, of event ``number``, that the program called ``call_id`` ("" if it has no id)."""
@@ -219,13 +223,17 @@ class CallIds:
         while own in self.tools:
             own += "_"
         self.tools[own] = tool
-        self._waiting[call_id or tool] = own
+        if call_id:
+            self._waiting[call_id] = own
+        else:
+            # what the model asked for before has come to nothing
+            self._unnamed = [*(one for one in self._unnamed if one[0] == number), (number, tool, own)]
         return own
 
     @property
     def waiting(self) -> bool:
         """Return whether a call has no result yet."""
-        return bool(self._waiting)
+        return self._answered < len(self.tools)
 
     def paired(self, step: Step) -> Step | None:
         """Return a result as that of its call, None where none waits for it."""
@@ -233,8 +241,16 @@ class CallIds:
         return structs.replace(step, id=own, tool=self.tools[own]) if own else None
 
     def result(self, call_id: str, tool: str) -> str:
-        """Return the id of the call that a result is of, "" where none waits for it."""
-        return self._waiting.pop(call_id or tool, "")
+        """Return the id of the call that a result is of, "" where none waits for it.
+
+        Without an id, it is of the first one of its tool that has none either; of the first of all if it names no tool.
+        """
+        own = self._waiting.pop(call_id, "")
+        if not call_id and (found := next((one for one in self._unnamed if tool in ("", one[1])), None)):
+            self._unnamed.remove(found)
+            own = found[2]
+        self._answered += own != ""
+        return own
 
 
 class Spoken(NamedTuple):

@@ -61,6 +61,7 @@ from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LARGEST_ENVELOPE = 16 << 10
+_DATABASE_LOG = "-wal"
 
 Progress = Callable[[int, str], None]
 """Takes the number of bytes dealt with since the last call, and what they were of."""
@@ -100,6 +101,9 @@ class _Import:
         """Store new and changed files beside a session; return the blobs, in hex by name, of all there ever were."""
         blobs = dict(self._imported.sidecars) if self._imported else {}
         known = self._imported.beside if self._imported else {}
+        there = {path_text(name) for name, _path in self._source.sidecars}
+        # a database's log that has gone is in the database: with an older one beside it, that would be older, too
+        blobs = {name: held for name, held in blobs.items() if name in there or not name.endswith(_DATABASE_LOG)}
         for name, path in self._source.sidecars:
             key, where = path_text(name), path_text(path)
             if key in blobs and where in stamps.beside and known.get(where) == stamps.beside[where]:

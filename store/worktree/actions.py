@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from store.events.event import Block, Resource
 from store.exporting.steps import Step
-from store.formats.core.json_view import as_object, as_text, is_object
+from store.formats.core.json_view import as_object, as_text, is_object, object_in
 from store.worktree.patches import Change, parse_patch
 
 
@@ -171,7 +171,11 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
         return [shown]
     if named in _READERS:
         numbered = _known_as(call.tool) in _MANY or call.tool == "Read"
-        return reads_of(result.resources) or list(_read(given, result.text, folder, numbered=numbered))
+        text = result.text
+        if named == "readfilev2":
+            # that of Cursor's editor is a document
+            text = as_text(object_in(text.encode()).get("contents"))
+        return reads_of(result.resources) or list(_read(given, text, folder, numbered=numbered))
     if named == "readmanyfiles":
         return [Read(absolute(path, folder), text, 1, text.count("\n") + 1) for path, text in _several(result.text)]
     if named in _SHELLS:
@@ -311,7 +315,8 @@ def reads_of(resources: Sequence[Resource]) -> list[Action]:
     return found
 
 
-_numbered = re.compile(r" *(\d+)(?:→|\t|:|\| ?)(.*)")
+_numbered = re.compile(r"(?P<pad> +)?(\d+)(?:→|\t|:|\|(?(pad)| ?))(.*)")
+"""Crush fills numbers up with blanks, opencode with zeros, and only that has a blank behind the bar."""
 _more = re.compile(
     r"\n\n\[(?:Showing lines \d+-\d+ of (?P<total>\d+)[^\]\n]*|(?P<more>\d+) more lines in file[^\]\n]*)\]\s*\Z"
 )
@@ -319,7 +324,7 @@ _cut = re.compile(
     r"\.\.\. ?\d+ (?:tokens|characters|lines) truncated|…\d+ (?:tokens|chars) truncated…|\[truncated\]"
     r"|<response clipped>"
 )
-_lines_in_all = re.compile(r"\((\d+) lines total\)|End of file - total (\d+) lines")
+_lines_in_all = re.compile(r"\((\d+) lines total\)|End of file - total (\d+) lines|^Total Lines: (\d+)$", re.MULTILINE)
 _gemini = re.compile(
     r"IMPORTANT: The file content has been truncated\.\nStatus: Showing lines (\d+)-\d+ of (\d+) total lines\.\n.*?\n"
     r"--- FILE CONTENT \(truncated\) ---\n",
@@ -412,19 +417,20 @@ def _unnumbered(text: str) -> tuple[str, int, int] | None:
     first = expected = 0
     for line in text.split("\n"):
         found = _numbered.fullmatch(line.removesuffix("\r"))
-        number = int(found[1]) if found else 0
+        number = int(found[2]) if found else 0
         if found and (number == expected or not lines):
             first = first or number
             expected = number + 1
-            lines.append(found[2])
+            lines.append(found[3])
         elif lines:
             break
     if not lines or not first:
         return None
-    if "<content>\n" in text and all(line.startswith(" ") for line in lines if line):
+    framed = "<content>\n" in text or text.startswith("File Path: `")
+    if framed and all(line.startswith(" ") for line in lines if line):
         lines = [line[1:] for line in lines]
     told = _lines_in_all.search(text)
-    return "\n".join(lines), first, int(told[1] or told[2]) if told else 0
+    return "\n".join(lines), first, int(next(filter(None, told.groups()))) if told else 0
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from store.formats.core.removal import links_of_message
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
 CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 _RESULTS = frozenset(("tool_result", "mcp_tool_result"))
+_THINKING = frozenset(("thinking", "think"))
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
@@ -62,8 +63,8 @@ def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
         name = into.result(part, path, "tool_use_id")
         into.failed(part, path, "is_error")
         gather(part.get("content"), (*path, "content"), name, into)
-    elif what == "thinking":
-        into.text(as_text(part.get("thinking")), (*path, "thinking"), "thinking")
+    elif what in _THINKING:
+        into.text(as_text(part.get(what)), (*path, what), "thinking")
     elif what == "redacted_thinking":
         return
     elif what == "refusal":

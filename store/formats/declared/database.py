@@ -1,5 +1,6 @@
 """A described format whose sessions are rows of a database."""
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -9,12 +10,13 @@ from tempfile import NamedTemporaryFile
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
 from store.formats.core.export_format import Node, TreeBranch, branches
-from store.formats.core.format import Mark, Source, Titled, first_line, last_part
+from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at, value_in
 from store.formats.core.look import Look
@@ -119,6 +121,20 @@ class DeclaredDatabase(DatabaseFormat):
         if source is None or not all(kind.said.select for kind in self.kinds):
             return source
         return source if sqlite.may_find(look.path, [kind.said.select for kind in self.kinds]) else None
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part] | None:
+        """Return the conversations; where it is said, they were held where the database lies."""
+        parts = super().parts(source, data, spans)
+        above = next((kind.said.directory for kind in self.kinds if kind.said.directory.startswith("..")), "")
+        if not above or parts is None:
+            return parts
+        directory = os.path.normpath(source.path / above)
+
+        def held_there(about: About) -> About:
+            extra = {**about.extra, "cwd": directory}
+            return replace(about, project=last_part(directory), placed=True, extra=extra)
+
+        return [replace(one, about=held_there(one.about)) for one in parts]
 
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.begins and conversation.begins.title else Titled.PROVISIONALLY

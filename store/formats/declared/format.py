@@ -1,7 +1,8 @@
 """A described format: finding, recognising and cutting the sessions of its tool."""
 
+import glob
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from store.events.event import Kind, ValuePath
 from store.formats.core.format import About, Format, Resuming, Source, Span, Titled, first_line, last_part, line_spans
 from store.formats.core.json_cuts import choice_of, cut_spans, steps_of
-from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
+from store.formats.core.json_view import as_list, as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
 from store.formats.declared.description import Description, Fits
@@ -18,6 +19,9 @@ from store.formats.declared.lens import DeclaredLens, time_of, titles_in
 _LOOKED_AT = 20
 _LARGEST_BESIDE = 1 << 20
 """The bytes of a file beside a session that are read for what it says of that."""
+_ABOVE = "../"
+_YAML_LINE = re.compile(r"""([\w-]+):[ ]+(?![|>&*!\[{])(["']?)(.+?)\2""").fullmatch
+"""A member with a text, at the top of a YAML document."""
 _MOST_BESIDE = 1000
 _NO_TITLES = frozenset(("", "untitled", "untitled session", "new session", "new chat", "new conversation"))
 """Titles by which tools call a session that they have not given one yet."""
@@ -62,8 +66,10 @@ class DeclaredFormat(Format):
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
         if look.is_folder:
             return None
-        if self._said.unless and look.path.with_name(self._said.unless.replace("{stem}", look.path.stem)).exists():
-            return None
+        if self._said.unless:
+            other = look.path.with_name(_filled(self._said.unless, self._named(look.path), str))
+            if other != look.path and other.exists():
+                return None
         fits_path = self.is_called_so(look.path)
         if self._said.container == "lines":
             records: Sequence[object] = look.objects(_LOOKED_AT)
@@ -82,11 +88,18 @@ class DeclaredFormat(Format):
     def source(self, path: Path) -> Source:
         found: dict[str, Path] = {}
         folder = path.parent
+        named = self._named(path) if self._said.besides else {}
         for pattern in self._said.besides:
-            for file in sorted(folder.glob(pattern.replace("{stem}", path.stem))):
+            for file in _matching(folder, _filled(pattern, named)):
                 if file != path and file.is_file() and not file.is_symlink() and len(found) < _MOST_BESIDE:
-                    found[str(file.relative_to(folder))] = file
+                    found[file.name if pattern.startswith(_ABOVE) else str(file.relative_to(folder))] = file
         return Source(self.name, path, path, sidecars=tuple(sorted(found.items())))
+
+    def _named(self, path: Path) -> dict[str, str]:
+        """Return the names in a session's path, by which places may tell of others."""
+        fits = self._is_path(path.as_posix()) if self._is_path else None
+        groups = {name: value for name, value in fits.groupdict().items() if value} if fits else {}
+        return {"session": path.name.partition(".")[0], **groups, "stem": path.stem}
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         if self._said.container == "lines":
@@ -95,24 +108,27 @@ class DeclaredFormat(Format):
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a session by the places that the description names, and by its path."""
-        said = self._said.session
-        telling = _Telling(source, records, self.document)
-        path = self._is_path(source.path.as_posix()) if self._is_path else None
-        named = path.groupdict() if path else {}
+        said, named = self._said.session, self._named(source.path)
+        telling = _Telling(source, records, self.document, named)
         title = telling.last(_spelled(said.title))
         directory = _as_path(telling.first(_spelled(said.directory)))
         extra = {"cwd": directory} if directory else {}
         extra |= {name: value for name, where in said.more.items() if (value := telling.first([where]))}
-        parent = telling.first(_spelled(said.parent)) or named.get("parent") or ""
+        session = named["session"] if self.is_called_so(source.path) else source.path.stem
+        own, agent = telling.first(_spelled(said.id)) or session, named.get("agent", "")
+        parent = telling.first(_spelled(said.parent)) or named.get("parent") or (own if agent else "")
+        if agent:
+            # where a path has no other name of the parent, agents are named within their session
+            own = agent if "parent" in named else f"{own}/{agent}"
         if parent:
-            extra |= {"agent": named.get("agent") or source.path.stem, "parent_session": parent}
+            extra |= {"agent": agent or source.path.stem, "parent_session": parent}
         project = telling.first(_spelled(said.project)) or last_part(directory)
         started = telling.value(_spelled(said.started))
         return About(
             title=first_line(title or self._request(records)),
             project=project or named.get("project") or "",
             started_ms=time_of(started) if started is not None else self._first_time(records),
-            session_id=telling.first(_spelled(said.id)) or named.get("session") or source.path.stem,
+            session_id=own,
             extra=extra,
             forked_from=telling.first(_spelled(said.forked_from)),
             titled=Titled.BY_TOOL if title else Titled.BY_REQUEST,
@@ -141,10 +157,19 @@ class DeclaredFormat(Format):
 class _Telling:
     """A session's records, and the files beside it, asked for what they say in some places."""
 
-    def __init__(self, source: Source, records: Sequence[bytes], document_of: Callable[[Source], object]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        records: Sequence[bytes],
+        document_of: Callable[[Source], object],
+        named: Mapping[str, str],
+    ) -> None:
         self._source = source
         self._records = records
         self._document_of = document_of
+        self._named = named
+        self._beside = dict(source.sidecars)
+        self._files: dict[str, object] = {}
         self._parsed: dict[int, object] = {}
 
     def _of(self, at: int) -> object:
@@ -154,23 +179,18 @@ class _Telling:
         return self._parsed[at]
 
     @cached_property
-    def _files(self) -> dict[str, object]:
-        found: dict[str, object] = {}
-        for name, path in self._source.sidecars:
-            head = read_head(path, _LARGEST_BESIDE)
-            decoded = decode(head) if head else None
-            found[name] = decoded.value if decoded else None
-        return found
-
-    @cached_property
     def _document(self) -> object:
         return self._document_of(self._source)
 
-    def _above(self, name: str) -> object:
-        """Return the document in a file that lies in a folder above."""
-        head = read_head(self._source.main.parent / name, _LARGEST_BESIDE)
-        decoded = decode(head) if head else None
-        return decoded.value if decoded else None
+    def _held_in(self, file: str) -> object:
+        """Return the document in a file beside the session, or in a folder above."""
+        if file not in self._files:
+            if file.startswith(_ABOVE):
+                path = next(iter(_matching(self._source.main.parent, _filled(file, self._named))), None)
+            else:
+                path = self._beside.get(_filled(file, self._named, str))
+            self._files[file] = _told_in(path) if path is not None else None
+        return self._files[file]
 
     def _values(self, spelled: Sequence[str]) -> Iterator[object]:
         for where in map(_Place, spelled):
@@ -178,9 +198,7 @@ class _Telling:
                 yield value_at(self._document, where.path)
                 continue
             if where.file:
-                name = where.file.replace("{stem}", self._source.path.stem)
-                name = name.replace("{session}", self._source.path.name.partition(".")[0])
-                yield value_at(self._above(name) if name.startswith("../") else self._files.get(name), where.path)
+                yield _found(self._held_in(where.file), where.path, self._named)
                 continue
             for at, record in enumerate(self._records):
                 if where.key in record and is_object(value := self._of(at)):
@@ -200,6 +218,45 @@ class _Telling:
         for value in map(as_text, self._values(spelled)):
             said = said if value.strip().lower() in _NO_TITLES else value
         return said
+
+
+def _filled(spelled: str, named: Mapping[str, str], spell: Callable[[str], str] = glob.escape) -> str:
+    """Return a text with the names in a session's path, which are ``spell``ed in it: as patterns of files have them."""
+    return re.sub(r"\{(\w+)\}", lambda found: spell(named.get(found[1], found[0])), spelled)
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """Return the files that a pattern in or above a folder fits."""
+    while pattern.startswith(_ABOVE):
+        folder, pattern = folder.parent, pattern.removeprefix(_ABOVE)
+    return sorted(folder.glob(pattern))
+
+
+def _told_in(path: Path) -> object:
+    """Return the document in a JSON file, and of YAML the texts at its top."""
+    head = read_head(path, _LARGEST_BESIDE) or b""
+    if path.suffix in (".yaml", ".yml"):
+        lines = filter(None, map(_YAML_LINE, map(str.rstrip, head.decode("utf-8", "replace").splitlines())))
+        return {line[1]: line[3] for line in lines}
+    decoded = decode(head) if head else None
+    return decoded.value if decoded else None
+
+
+def _found(value: object, path: ValuePath, named: Mapping[str, str]) -> object:
+    """Return the value at a path, on which a session's names may stand.
+
+    A step ``id=NAME`` leads to the element of a list whose ``id`` is this, ``=NAME`` to the key of the member that is.
+    """
+    for step in path:
+        said = _filled(step, named, str) if isinstance(step, str) else ""
+        key, equals, wanted = said.partition("=")
+        if not equals:
+            value = value_at(value, (said or step,))
+        elif key:
+            value = next((one for one in as_list(value) if is_object(one) and one.get(key) == wanted), None)
+        else:
+            value = next((name for name, one in value.items() if one == wanted), None) if is_object(value) else None
+    return value
 
 
 def _as_path(directory: str) -> str:

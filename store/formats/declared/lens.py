@@ -407,7 +407,7 @@ class DeclaredLens(JsonLens):
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
         spent = [view.spent for view in self._views.all if view.spent is not None]
-        self.telling = tuple({_last_key(one.at or one.output or one.input) for one in spent})
+        self.telling = tuple({_last_key(one.at or one.output or one.input or one.cost) for one in spent})
 
     def held(self, record: JsonObject) -> JsonObject:
         """Return the part of a record, which stands at ``at``, that the views are of."""
@@ -453,7 +453,7 @@ class DeclaredLens(JsonLens):
         answer = as_text(value_at(record, place(spent.id))) if spent.id else ""
         models = (as_text(value_at(record, at)) for at in places(spent.model) if at)
         cost = dollars(value_at(record, place(spent.cost))) if spent.cost else None
-        return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total else None
+        return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
 
     def place(self, record: JsonObject, key: str) -> FieldPlace | None:
         if key != "timestamp":

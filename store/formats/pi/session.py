@@ -85,6 +85,7 @@ class Pi(Format):
         *("$PI_CODING_AGENT_SESSION_DIR", "$PI_CODING_AGENT_DIR/sessions"),
         *(f"~/{folder}/{name}" for folder in (".pi", "$PI_CONFIG_DIR", ".omp") for name in _PROFILES),
         "$XDG_DATA_HOME/omp/sessions",
+        *(f"{folder}/agents/*/sessions" for folder in ("$OPENCLAW_STATE_DIR", "~/.openclaw", "~/.clawdbot")),
     )
     outputs_beside = True
     titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')

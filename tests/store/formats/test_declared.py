@@ -377,8 +377,19 @@ def test_an_edit_is_written_back_into_the_database(tmp_path: Path) -> None:
 def test_programs_that_go_on_with_described_sessions() -> None:
     found = {one.tool: one for name in DESCRIBED for one in format_named(name).resuming}
     assert {tool: one.words for tool, one in found.items()} == {
+        "agy": ("agy", "--conversation", "{session}"),
+        "cn": ("cn", "--fork", "{session}"),
+        "copilot": ("copilot", "--resume", "{session}"),
         "crush": ("crush", "--session", "{session}"),
+        "droid": ("droid", "--resume", "{session}"),
+        "goose": ("goose", "session", "--resume", "--session-id", "{session}"),
+        "grok": ("grok", "--resume", "{session}"),
+        "hermes": ("hermes", "--resume", "{session}"),
+        "kimi": ("kimi", "--session", "{session}"),
+        "kimi-cli": ("kimi", "--session", "{session}"),
+        "kiro-cli": ("kiro-cli", "chat", "--resume-id", "{session}"),
         "qwen": ("qwen", "--resume", "{session}"),
+        "vibe": ("vibe", "--resume", "{session}"),
     }
     home = found["qwen"].home
     assert home is not None

@@ -57,8 +57,9 @@ def of(store: Store, source: Source) -> list[Conversation]:
 def check_export(store: Store, conversation: Conversation, source: Source, where: str = "") -> None:
     """Fail unless a conversation's export is what lies on disk, and its main file is part of it."""
     with exported(store, conversation) as files:
+        beside = dict(source.sidecars)
         for name, content in files.items():
-            assert content == (root_of(source, files) / name).read_bytes(), f"{source.path} {where}"
+            assert content == beside.get(name, root_of(source, files) / name).read_bytes(), f"{source.path} {where}"
 
 
 def root_of(source: Source, files: dict[str, bytes]) -> Path:

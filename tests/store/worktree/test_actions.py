@@ -93,6 +93,15 @@ def actions(
             GEMINI_CUT,
             ("x\ny", 1, 9),
         ),
+        ("view", {"path": "/a.py"}, "<file>\n     9|  x\n    10|\n    11|  y\n</file>", ("  x\n\n  y", 9, 0)),
+        ("read", {"filePath": "/a.py"}, "<file>\n00009|   x\n00010| y\n</file>", ("  x\ny", 9, 0)),
+        (
+            "view_file",
+            {"AbsolutePath": '"/a.py"'},
+            "File Path: `file:///a.py`\nTotal Lines: 2\n1: x\n2:   y\nThe above content is all of the file.",
+            ("x\n  y", 1, 2),
+        ),
+        ("read_file_v2", {"path": "/a.py"}, '{"contents": "x\\ny"}', ("x\ny", 1, 2)),
         (
             "open",
             {"path": "a.py"},
