@@ -15,6 +15,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -26,7 +27,7 @@ from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
-from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, first_line
+from store.formats.core.format import About, Mark, Part, Resuming, Source, Span, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
@@ -310,18 +311,24 @@ class Responses:
         self._calls = self._linked("tool_calls", "id", order="id")
         self._results = self._linked("tool_results", "id", order="id")
 
-    def lines(self, taken: set[str]) -> Iterator[Row]:
-        """Yield the lines of all conversations; keys in ``taken`` are of others already."""
+    def lines(self, taken: set[str], after: Mark = None) -> Iterator[Row]:
+        """Yield the lines of all conversations, or of those with responses after number ``after``.
+
+        Keys in ``taken`` are of others already.
+        """
         tables = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         if ("responses",) not in tables:
             return
         named = dictionaries(self._database, "SELECT * FROM conversations") if ("conversations",) in tables else ()
         names = {str(row["id"]): row for row in named}
         conversations: dict[str, list[int]] = defaultdict(list)
-        for number, identifier, conversation in self._database.execute(
-            "SELECT rowid, id, conversation_id FROM responses ORDER BY rowid"
-        ):
-            conversations[str(conversation or identifier)].append(number)
+        query = "SELECT rowid, coalesce(nullif(conversation_id, ''), id) FROM responses WHERE rowid > ?1 ORDER BY rowid"
+        new = None if after is None else {key for _number, key in self._database.execute(query, [after])}
+        if new == set():
+            return
+        for number, key in self._database.execute(query, [-1]):
+            if new is None or key in new:
+                conversations[str(key)].append(number)
         for key, numbers in conversations.items():
             yield from self._conversation(f"{key}-responses" if key in taken else key, names.get(key), numbers)
 
@@ -534,6 +541,27 @@ class LlmLogs(DatabaseFormat):
         messages = Messages(database)
         yield from messages.lines()
         yield from Responses(database).lines(messages.keys)
+
+    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
+        """Return the number and the id of the last response; none if there are chains, which conversations share."""
+        chains = columns_of(database, "messages") >= _NEEDED
+        try:
+            if chains and database.execute("SELECT 1 FROM messages LIMIT 1").fetchone():
+                return {}
+            found = database.execute("SELECT rowid, id FROM responses ORDER BY rowid DESC LIMIT 1").fetchone()
+        except sqlite3.OperationalError:
+            return {}
+        return dict(zip(("number", "id"), found or (0, ""), strict=True))
+
+    def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> sqlite.News | None:
+        """Return the conversations with new responses: all of one is written at once, and stays."""
+        now, last = self.marks(database), since.get("number")
+        if now == since:
+            return iter(()), now
+        if now.keys() != since.keys() or not isinstance(last, int):
+            return None
+        # the last one may have been deleted, and another have its number
+        return Responses(database).lines(set(), last - 1), now
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete the contents of a line: of a response its cell, of a conversation nothing."""

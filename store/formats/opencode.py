@@ -13,6 +13,7 @@ import sqlite3
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -387,6 +388,11 @@ def _has_newer(database: sqlite3.Connection) -> bool:
     return "id" in columns_of(database, "session_v2") and "session_id" in columns_of(database, "session_message")
 
 
+def _told_anew(database: sqlite3.Connection) -> set[str]:
+    """Return the sessions that the tables of the second generation tell of."""
+    return {str(row["id"]) for row in dictionaries(database, _BEGUN_ANEW)} if _has_newer(database) else set()
+
+
 _is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
 
 
@@ -467,7 +473,7 @@ class Opencode(DatabaseFormat):
 
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         # since its second generation, the older tables are empty, or say what was
-        told_anew = {str(row["id"]) for row in dictionaries(database, _BEGUN_ANEW)} if _has_newer(database) else set()
+        told_anew = _told_anew(database)
         # one that nobody has said anything in yet is no conversation
         begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
         for session in dictionaries(database, begun):
@@ -477,24 +483,34 @@ class Opencode(DatabaseFormat):
             yield from _newer().lines(database)
 
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
-        if _has_newer(database):
-            return {}
+        return self._own_marks(database) | (_newer().marks(database) if _has_newer(database) else {})
+
+    def _own_marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
         places = (mark.split(".") for mark in _MARKS)
         there = ((table, column) for table, column in places if column in {"rowid", *columns_of(database, table)})
         queries = {f"{table}.{column}": f"SELECT max({column}) FROM {table}" for table, column in there}
         return {name: database.execute(query).fetchone()[0] for name, query in queries.items()}
 
     def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> sqlite.News | None:
-        now, names = self.marks(database), dict[object, None]()
-        if now.keys() != since.keys():
+        now, names = self._own_marks(database), dict[object, None]()
+        own, later = ({mark: since[mark] for mark in since if (mark in _MARKS) is is_own} for is_own in (True, False))
+        newer: sqlite.News | None = (iter(()), {})
+        if later or _has_newer(database):
+            newer = _newer().news(path, database, later)
+        if now.keys() != own.keys() or newer is None:
             return None
-        for mark, value in since.items():
+        for mark, value in own.items():
             # where there was nothing yet, everything is new
             found = database.execute(_MARKS[mark], [value if value is not None else -1])
             names |= dict.fromkeys(name for (name,) in found)
+        told_anew = _told_anew(database) if names else set()
         begun = "SELECT * FROM session WHERE id = ?1 AND EXISTS (SELECT 1 FROM message WHERE session_id = ?1)"
-        some = (session for name in names for session in dictionaries(database, begun, name))
-        return (line for session in some for line in _lines_of(database, session)), now
+        some = (one for name in names if name not in told_anew for one in dictionaries(database, begun, name))
+        lines = (line for session in some for line in _lines_of(database, session))
+        return chain(lines, newer[0]), now | newer[1]
+
+    def put_off(self, path: Path) -> float:
+        return _newer().put_off(path)
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""

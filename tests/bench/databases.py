@@ -1,28 +1,34 @@
 """Databases that are watched: what a look costs once one message is new, once nothing is, and what is read for it.
 
 Beside it, the copy and the reading of the whole database, which it took before. The writer keeps the database open, so
-that what is new lies in the log beside it.
+that what is new lies in the log beside it. Then a watcher follows it while other tables are written to all the time:
+how much of a processor that takes, and after how long a new message is in the store.
 
 By itself: ``python -m tests.bench.databases [--quick] [--rounds N] [--dir DIR]``.
 """
 
 import random
 import sqlite3
+import threading
 import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from fusefs.text.render import FileRenderer
-from store.importing.importer import Importer
+from store.importing.importer import Importer, ImportReport
+from store.importing.watch import Watching
 from store.store import Store
 from tests.bench import words
 from tests.bench.harness import fresh, median, megabytes, note, options, parse, print_table, ratio, seconds
 from tests.store.importing import test_database_changes as databases
 
-KINDS = ("goose", "crush", "opencode", "opencode-v2", "cursor-ide", "zed", "open-webui", "kiro-db")
+KINDS = tuple(databases.MADE)
 WITHOUT_INDEX = ("kiro-db",)
 """Those in which a change to an older row may wait: there, a new conversation is measured."""
 _MESSAGES = 10
+_WATCHED_S = 20.0
+_WRITES_A_SECOND = 5
 
 
 def _write(path: Path, kind: str, size: int) -> tuple[sqlite3.Connection, int]:
@@ -48,6 +54,41 @@ def _look(store: Store, path: Path) -> tuple[float, int, int]:
     if report.errors:
         raise RuntimeError(report.errors[0])
     return time.process_time() - began, databases.read_bytes() - read, report.imported + report.grown
+
+
+def _watched(store: Store, path: Path, database: sqlite3.Connection, write: Callable[[], None]) -> tuple[float, float]:
+    """Return the share of a processor that a watcher takes while nothing is new, and the seconds a message takes."""
+    came, ended, ready = threading.Event(), threading.Event(), threading.Event()
+
+    def take(paths: Sequence[Path]) -> ImportReport:
+        report = Importer(store).run(paths, by_hand=False)
+        if report.imported + report.grown:
+            came.set()
+        return report
+
+    watching = Watching(lambda: [path.parent], take, store.root)
+    thread = threading.Thread(target=watching.run, args=(ended, ready.set))
+    thread.start()
+    try:
+        ready.wait()
+        writing = taken = 0.0
+        began, spent = time.monotonic(), time.process_time()
+        while time.monotonic() < began + _WATCHED_S:
+            before = time.thread_time()
+            database.execute("INSERT INTO other VALUES (1)")
+            database.commit()
+            writing += time.thread_time() - before
+            time.sleep(1 / _WRITES_A_SECOND)
+        taken = time.process_time() - spent - writing
+        share = taken / (time.monotonic() - began)
+        came.clear()
+        write()
+        began = time.monotonic()
+        came.wait(60)
+        return share, time.monotonic() - began
+    finally:
+        ended.set()
+        thread.join()
 
 
 def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
@@ -78,13 +119,22 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
                 database.commit()
                 idle.append(_look(store, path))
             new, read, nothing = (median(one[at] for one in some) for some, at in ((grown, 0), (grown, 1), (idle, 0)))
+            at = sessions + count if kind in WITHOUT_INDEX else sessions - 1
+
+            def write_one(kind: str = kind, database: sqlite3.Connection = database, at: int = at) -> None:
+                databases.MADE[kind][1](database, at, _MESSAGES + 9)
+                database.commit()
+
+            share, after = _watched(store, path, database, write_one)
             times = (seconds(whole), seconds(new), seconds(nothing))
-            rows.append((kind, *times, ratio(new, whole), ratio(read, all_read)))
+            rows.append((kind, *times, ratio(new, whole), ratio(read, all_read), f"{share:.2%}", seconds(after)))
     print_table(
         f"Databases of {megabytes(size)} that are watched (processor time)",
-        ("kind", "all of it", "a new message", "nothing new", "new : all", "read : all"),
+        ("kind", "all of it", "a new message", "nothing new", "new : all", "read : all", "watched", "is in after"),
         rows,
-        "Of kiro-db, a new conversation: it has no index that tells of changes to older ones, and walks through its"
+        f"Watched: the share of a processor while another table is written to {_WRITES_A_SECOND} times a second; is in"
+        " after: the time on the clock until a new message is in the store."
+        " Of kiro-db, a new conversation: it has no index that tells of changes to older ones, and walks through its"
         " table are put off so that they take a hundredth of a processor.",
     )
 

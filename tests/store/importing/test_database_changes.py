@@ -19,6 +19,7 @@ from store.importing.importer import Importer, ImportReport
 from store.importing.walk import claim
 from store.store import Store
 from store.upkeep.fsck import fsck
+from tests.store.formats.databases import LLM
 from tests.store.formats.databases import OPENCODE as OLDER
 from tests.store.formats.test_declared_databases import KIRO, ZED, asked
 from tests.store.importing.test_web_exports import events
@@ -40,6 +41,13 @@ CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT, type TEXT, s
 CREATE INDEX of ON session_message (session_id, seq)"""
 CURSOR = """CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);
 CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"""
+HERMES = """CREATE TABLE sessions (id TEXT PRIMARY KEY, model TEXT, parent_session_id TEXT, started_at REAL, cwd TEXT,
+    title TEXT, input_tokens INTEGER, output_tokens INTEGER, actual_cost_usd REAL);
+CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT, role TEXT, content TEXT,
+    tool_call_id TEXT, tool_calls TEXT, tool_name TEXT, timestamp REAL); CREATE INDEX of ON messages (session_id)"""
+OPENCLAW = """CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, session_key TEXT, display_name TEXT,
+    started_at INTEGER); CREATE TABLE transcript_events (session_id TEXT, seq INTEGER, event_json TEXT,
+    created_at INTEGER, PRIMARY KEY (session_id, seq))"""
 WEBUI = """CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat JSON, created_at BIGINT,
     updated_at BIGINT); CREATE INDEX updated_at_user_id_idx ON chat (updated_at, user_id)"""
 
@@ -161,6 +169,38 @@ def older(database: sqlite3.Connection, session: int, count: int) -> None:
         )
 
 
+def hermes(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", "m", None, 1_772_739_114, "/shop", f"Session {session}", 0, 0, 0)
+    database.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+    [(there,)] = database.execute("SELECT count(*) FROM messages WHERE session_id = ?", row[:1]).fetchall()
+    insert = "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)"
+    for number in range(there, count):
+        role = "assistant" if number % 2 else "user"
+        database.execute(insert, (row[0], role, words(session, number), 1_772_739_114 + number))
+
+
+def openclaw(database: sqlite3.Connection, session: int, count: int) -> None:
+    row = (f"s{session}", f"agent:{session}", f"Session {session}", 1_772_739_114_000)
+    database.execute("INSERT INTO session_windows VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
+    for number in range(count):
+        content = [{"type": "text", "text": words(session, number)}]
+        message = {"role": "assistant" if number % 2 else "user", "content": content}
+        event = json.dumps({"type": "message", "id": f"m{number}", "message": message})
+        new = (row[0], number, event, number)
+        database.execute("INSERT INTO transcript_events VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", new)
+
+
+def llm(database: sqlite3.Connection, session: int, count: int) -> None:
+    """Write a prompt with its answer for each two messages; of the last one there may be no answer."""
+    key = f"c{session}"
+    database.execute("INSERT INTO conversations VALUES (?, ?, 'm') ON CONFLICT DO NOTHING", (key, f"Session {session}"))
+    [(there,)] = database.execute("SELECT count(*) FROM responses WHERE conversation_id = ?", (key,)).fetchall()
+    insert = "INSERT INTO responses (id, model, prompt, response, conversation_id) VALUES (?, 'm', ?, ?, ?)"
+    for number in range(there, count):
+        said = (words(session, number), None) if number % 2 == 0 else (None, words(session, number))
+        database.execute(insert, (f"r{next(_clock)}", *said, key))
+
+
 MADE: dict[str, tuple[str, Write]] = {
     "opencode": (
         OLDER + "; CREATE INDEX of_message ON part (message_id); CREATE INDEX of_session ON message (session_id)",
@@ -173,6 +213,11 @@ MADE: dict[str, tuple[str, Write]] = {
     "zed": (ZED, zed),
     "open-webui": (WEBUI, webui),
     "kiro-db": (KIRO, kiro),
+    # beside the tables of the older generation
+    "opencode-both": (f"{OLDER}; {OPENCODE}", opencode),
+    "hermes-db": (HERMES, hermes),
+    "openclaw": (OPENCLAW, openclaw),
+    "llm-logs": (LLM, llm),
 }
 
 
@@ -182,6 +227,8 @@ LAST = {
     "messages": _NEWEST.format("messages"),
     "session_message": _NEWEST.format("session_message"),
     "cursorDiskKV": "key = 'bubbleId:c3:b5'",
+    "transcript_events": "session_id = 's3' AND seq = 5",
+    "responses": _NEWEST.format("responses").replace("session_id = 's3'", "conversation_id = 'c3'"),
 }
 
 
@@ -243,8 +290,8 @@ def test_little_of_a_large_database_is_read(
     assert b"7 says 4" in lines
     assert lines.count(b'"begins"') <= 2
     assert path.stat().st_size > 2 << 20
-    # Kiro has the time behind the text, and no index: SQLite walks through all of it, if that was not put off
-    assert read < path.stat().st_size / LEAST_OF_IT or write is kiro
+    # Kiro has the time behind the text, and llm the conversation, and no index: SQLite walks through all of it
+    assert read < path.stat().st_size / LEAST_OF_IT or write in (kiro, llm)
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
