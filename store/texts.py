@@ -158,16 +158,16 @@ class Blocks:
         self._drawn.append(drawn)
         self.size += len(drawn.file) + len(drawn.section)
 
-    def end(self) -> Block | None:
-        """Return a block of what was added; None if that is nothing."""
+    def end(self) -> list[Block]:
+        """Return a block of what was added; none if that is nothing."""
         if not self._of:
-            return None
+            return []
         heads = (_place.pack(one.content, len(one.file), len(one.section)) for one in self._drawn)
         files, sections = (one.file for one in self._drawn), (one.section for one in self._drawn)
         data = b"".join((_count.pack(len(self._of)), *heads, *files, *sections))
         block = Block(self._of, zstd.compress(data, _LEVEL))
         self.size, self._of, self._drawn = 0, [], []
-        return block
+        return [block]
 
 
 def _read(data: bytes) -> _Block:
@@ -201,6 +201,8 @@ class Texts(PerConversation):
         """The size of all blocks."""
         self._merged = _UNKNOWN
         """The last block when there were too few small ones to be merged."""
+        self._drops = 0
+        """How often turns were dropped, or the database was opened anew."""
         self._reached: tuple[int, int, list[tuple[int, int]]] = _NOWHERE
         """The conversation that is being filled, its head, and how many of its records are done."""
 
@@ -395,6 +397,7 @@ class Texts(PerConversation):
         if self._db is None and not self._is_there():
             return
         with self.db.writing() as sql:
+            self._drops += 1
             for first, count in runs:
                 self._drop_blocks(sql, first, count)
         self.forget()
@@ -409,12 +412,22 @@ class Texts(PerConversation):
     def _open(self, *, anew: bool) -> Database:
         self.forget()
         self._bytes = self._merged = _UNKNOWN
+        self._drops += 1
         return super()._open(anew=anew)
 
     # -- filling ---------------------------------------------------------------------------------------------------
 
+    @property
+    def is_kept(self) -> bool:
+        """True if texts are kept at all."""
+        return bool(self._share) and not self.files.read_only
+
     def step(self) -> bool:
-        return bool(self._share) and not self.files.read_only and (super().step() or self._merge())
+        return self.fill() or (self.is_kept and self._merge())
+
+    def fill(self) -> bool:
+        """Draw a few events of conversations that have changed; return whether there are more."""
+        return self.is_kept and super().step()
 
     def _look_at(self, context: int, head: int, until: float) -> int:
         rows = self.library.records.rows(head)
@@ -463,7 +476,7 @@ class Texts(PerConversation):
                 if len(drawn.file) == row.file_size and len(drawn.section) == row.section_size:
                     blocks.add(row.turn, drawn)
             done += len(some)
-        self._put([block] if (block := blocks.end()) is not None else [])
+        self._put(blocks.end())
         return done
 
     def _merge(self) -> bool:
@@ -516,17 +529,46 @@ class Texts(PerConversation):
         if self._bytes != _UNKNOWN:
             self._bytes += len(data) - sum(length for (length,) in gone)
 
-    def add(self, blocks: Sequence[Block], heads: Sequence[tuple[int, int]]) -> None:
-        """File texts of turns that were imported just now; of the conversations ``heads``, these are all."""
-        if not self._share or self.files.read_only:
+    def behind(self) -> list[tuple[int, int]]:
+        """Return (context, head) of the conversations that nobody has looked at yet, by context."""
+        if not self.is_kept:
+            return []
+        with self._filing:
+            self._follow()
+            waiting = [context for (context,) in self.db.query("SELECT context FROM waiting ORDER BY context")]
+            known = {context for (context,) in self.db.query("SELECT context FROM conversations")}
+        heads = ((context, self.library.catalogue.head(context)) for context in waiting if context not in known)
+        return [(context, head[0]) for context, head in heads if head is not None and head[0]]
+
+    def has(self, turn: int) -> bool:
+        """Return whether there are texts of a turn."""
+        return next(self._rows_of_spans(turn, 1), None) is not None
+
+    @property
+    def opening(self) -> int:
+        """A number that is another one once turns are dropped, or the database is opened anew."""
+        if self.is_kept:
+            with self._filing:
+                self._follow()
+        return self._drops
+
+    def add(self, blocks: Sequence[Block], heads: Sequence[tuple[int, int]], opening: int) -> None:
+        """File texts that were drawn of turns; of the conversations ``heads``, these are all.
+
+        ``opening`` is what :attr:`opening` was before they were read; if that is over, they are drawn once more.
+        """
+        if not self.is_kept:
             return
         try:
             with self._filing:
-                self._put(blocks)
-                self._put_heads(heads)
+                self._follow()
+                if opening == self._drops:
+                    # others may have drawn them meanwhile
+                    self._put([block for block in blocks if not any(map(self.has, (block.of[0], block.of[-1])))])
+                    self._put_heads(heads)
         except ConvfsError as error:
             # they can be drawn all the same
-            _LOG.warning("texts of what was imported are drawn again: %s", error)
+            _LOG.warning("texts are drawn again: %s", error)
 
     def _missing(self, rows: Sequence[EventRow]) -> list[EventRow]:
         """Return the rows of those events that are to be kept, and are not."""
@@ -579,6 +621,7 @@ class Texts(PerConversation):
 
     def _note(self, sql: sqlite3.Connection, frame: HeadFrame) -> None:
         if isinstance(frame.body, Reclaimed):
+            self._drops += 1
             for first, count in frame.body.runs:
                 self._drop_blocks(sql, first, count)
 

@@ -1,8 +1,9 @@
 """``convfs import``."""
 
 import os
+import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -10,15 +11,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fusefs.cli.output import echo, name_column, progress, write_table
+from fusefs.cli.output import echo, ended_by_signals, name_column, progress, write_table
 from fusefs.text.amounts import size_text
 from store import visible
 
 if TYPE_CHECKING:
+    from fusefs.cli.backend import Backend
     from store.importing.importer import Counts, ImportReport, Planned
+    from store.service.upkeep import FilingProgress
 
-_FILING_SECONDS = 0.25
-"""The time for indexing an import: enough for the sessions that came since the last one."""
+_MANY_RECORDS = 4000
+"""Records that are not indexed at once, so that it is told of."""
 
 _SESSION_SUFFIXES = (".jsonl", ".json")
 
@@ -33,6 +36,7 @@ DEMO = Path(__file__).parent / "demo"
 @click.option("--verbose", "-v", is_flag=True, help="List what is skipped, with the reason.")
 @click.option("--pruned", is_flag=True, help="Also import sessions that were pruned.")
 @click.option("--demo", is_flag=True, help="If no session is found, import a small demo set.")
+@click.option("--no-wait", is_flag=True, help="Do not index what came: that is done later, or by a daemon.")
 @click.pass_obj
 def import_(
     store: Path | None,
@@ -43,6 +47,7 @@ def import_(
     verbose: bool,
     pruned: bool,
     demo: bool,
+    no_wait: bool,
 ) -> None:
     """Import session files, or directories of them. Without a PATH: your own sessions, where the tools keep them, and
     in the `folders` of the section `sessions` in the store's settings.
@@ -50,6 +55,9 @@ def import_(
     Repeating an import costs nothing; a session that grew gets its new records. Pruned sessions are not imported again.
     A file of no known tool is skipped in a directory. Named itself, it is read as a guess if it looks like messages;
     --format reads it as a tool's, --as-text as a log of passages that begin with `User:` and `Assistant:`.
+
+    Once all is imported and the summary is printed, what came is indexed. Ctrl-C ends that, and nothing is missing:
+    what is not indexed is read when it is asked for, and indexed by a daemon or the next import.
     """
     if paths and demo:
         raise click.UsageError("--demo goes without a PATH")
@@ -58,7 +66,6 @@ def import_(
             raise click.UsageError("--as-text goes with a PATH, and without --format")
         format_name = "text-log"
     from fusefs.cli.backend import exists, reach, store_root
-    from fusefs.daemon.operations import file_turns
     from store.service.transfers import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
@@ -80,10 +87,16 @@ def import_(
             partial(_size_of, chosen),
         ) as show:
             report = backend.call(asked, show)
-        if not dry_run:
-            backend.call(file_turns(_FILING_SECONDS))
-    if verbose and not format_name:
-        _list_skipped(chosen, root)
+        if verbose and not format_name:
+            _list_skipped(chosen, root)
+        _tell(report, dry_run)
+        if not (dry_run or no_wait):
+            _file(backend)
+    if report.errors:
+        raise click.exceptions.Exit(1)
+
+
+def _tell(report: "ImportReport", dry_run: bool) -> None:
     if report.planned:
         write_table(
             [(_plan(one), one.format, visible.line(one.name), visible.line(one.path)) for one in report.planned]
@@ -96,12 +109,43 @@ def import_(
                 for tool, own in sorted(report.tools.items())
             ]
         )
+    sys.stdout.flush()
     for warning in report.warnings:
         echo(f"convfs: warning: {warning}", err=True)
     for error in report.errors:
         echo(f"convfs: {error}", err=True)
-    if report.errors:
-        raise click.exceptions.Exit(1)
+
+
+class _Enough(Exception):
+    """The user has ended what need not be done now."""
+
+
+def _file(backend: "Backend") -> None:
+    """Have what came indexed, until that is done or the user has enough."""
+    from store.service.upkeep import file_new
+
+    is_said = False
+    with (
+        ended_by_signals() as ended,
+        progress("Indexing", "Text Bar MofNComplete TimeRemaining", _shown_filing) as show,
+    ):
+
+        def told(item: "FilingProgress") -> None:
+            nonlocal is_said
+            if ended.is_set():
+                raise _Enough
+            if not is_said and item.records - item.filed >= _MANY_RECORDS:
+                is_said = True
+                echo("Indexing; Ctrl-C ends that: the rest is read when it is asked for.", err=True)
+            if show is not None:
+                show(item)
+
+        with suppress(_Enough):
+            backend.call(file_new(), told)
+
+
+def _shown_filing(told: "FilingProgress") -> dict[str, int]:
+    return {"completed": told.filed, "total": told.records}
 
 
 def _list_skipped(paths: Sequence[Path], root: Path) -> None:

@@ -3,7 +3,9 @@
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,6 +52,21 @@ def progress(
                 bars.update(task, **shown(told))
 
         yield show
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[threading.Event]:
+    """Yield an event that is set, instead of the process ended, by Ctrl-C, SIGTERM or the end of the terminal."""
+    ended = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: ended.set())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def name_column(name: str) -> str:

@@ -85,6 +85,23 @@ class Chain:
         self._unread -= 1
 
 
+class Alone(Chain):
+    """The chain of a branch whose records are all at hand, without a store; ``lost`` once it had to be asked."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        self.number = 1
+        super().__init__(1, lambda _number: None, self._asked)
+
+    def advance(self, event: Event | None) -> None:
+        super().advance(event)
+        self.number += 1
+
+    def _asked(self, _algorithm: str, _digest: bytes) -> bytes | None:
+        self.lost = True
+        return None
+
+
 class Recorded(Struct, frozen=True):
     """Answers a lens from what was recorded when the event was measured: nothing else is read."""
 

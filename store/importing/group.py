@@ -20,6 +20,7 @@ from store.errors import Conflict, ConvfsError, DamageError, Gone, NotFound
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
+from store.formats.registry import lens_for
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
 from store.importing.prepared import Prepared
@@ -28,7 +29,6 @@ from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
 from store.index.views import Measure, Run
 from store.store import Store
-from store.texts import Block
 
 _BATCH_RECORDS = 2048
 _BATCH_BYTES = 8 << 20
@@ -55,6 +55,11 @@ def events_of(store: Store, head: int, after: int = 0) -> Iterator[Event]:
         for _row, event in store.viewer.events(store.records.rows(head)[after:]):
             if isinstance(event, Event):
                 yield event
+
+
+def _are_measured(store: Store, runs: tuple[Run, ...], count: int) -> bool:
+    """Return whether the first records of a branch are measured."""
+    return store.views.sums(branch.part(runs, 0, count))[0] == count
 
 
 class Appender:
@@ -104,6 +109,8 @@ class Appender:
         self._load = load
         self._number = number
         self._runs = runs
+        self._measures = number == 0 or sums is not None or _are_measured(store, runs, number)
+        """False where records before are not measured yet: these follow from them."""
         self._chain: Chain | None = None
         if store.viewer.renderer is not None:
             self._chain = store.viewer.chain(partial(branch.position, runs), number + 1, self._blob)
@@ -112,8 +119,6 @@ class Appender:
         self._prepared = prepared
         self._defined: list[tuple[tuple[str, str], ...]] = []
         """Definitions of records since the last one that was seen here: those that are prepared need no chain."""
-        self._told = 0
-        """The number of records whose texts were prepared, if there are any."""
         self._unseen = unseen
         self._unseen.read_by(lambda: events_of(store, self.parent or 0, number))
 
@@ -182,19 +187,17 @@ class Appender:
             return []
 
     def measure(self, turns: Sequence[NewTurn]) -> Measured:
-        """See and measure the waiting records, as these turns, once their content can be read."""
+        """See and measure the waiting records, as these turns, once their content can be read.
+
+        Those that are prepared, or follow others that are not measured, are seen only: the rest is done when they are
+        filed, or asked for.
+        """
         measured = Measured()
         if self._chain is not None:
             for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
-                if isinstance(record, Prepared) and (seen := record.seen) is not None:
-                    measured.put(number, seen.measurement)
-                    self._defined.append(seen.defines)
-                    self._told += 1
-                    self._unseen.note(seen.glimpse)
+                if isinstance(record, Prepared):
+                    self._see(record, self._chain)
                     continue
-                for defines in self._defined:
-                    self._chain.advance(Event(Kind.RECORD, defines=defines))
-                self._defined = []
                 edited_ms = turn.created_ms if turn.flags & EDITED else 0
                 payload, size = record.payload, record.size
                 event = self._store.viewer.measure(
@@ -202,7 +205,26 @@ class Appender:
                 )
                 self._unseen.add(event)
             self.last_ms = max(self.last_ms, measured.last_ms)
-        return measured
+        if self._measures:
+            return measured
+        self.sums = None
+        return Measured()
+
+    def _see(self, record: Prepared, chain: Chain) -> None:
+        self.sums = None
+        if (seen := record.seen) is not None:
+            self.last_ms = max(self.last_ms, seen.time_ms)
+            self._defined.append(seen.defines)
+            self._unseen.note(seen.glimpse)
+            return
+        for defines in self._defined:
+            chain.advance(Event(Kind.RECORD, defines=defines))
+        self._defined = []
+        assert record.payload is not None
+        event = lens_for(record.type_name).view(record.payload, chain)
+        chain.advance(event)
+        self.last_ms = max(self.last_ms, event.time_ms)
+        self._unseen.add(event)
 
     def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
         """Count the records that waited as committed; return their rows to be filed."""
@@ -211,8 +233,6 @@ class Appender:
         if request.written:
             self.parent = request.written[-1].turn_id
         first = request.written[0].turn_id if request.written else 0
-        if self._prepared is not None:
-            self._prepared.turns.append((first, len(request.written)))
         rows = measured.rows(first)
         if self.sums is not None:
             # behind a patch, what was summed up may be otherwise
@@ -224,21 +244,6 @@ class Appender:
     def let_go(self) -> None:
         """Let go of what was needed for its records: nothing is appended any more."""
         self._chain = self._prepared = None
-
-    def texts(self) -> list[Block]:
-        """Return the prepared texts of records that have been committed, by turn; each once."""
-        if self._prepared is None:
-            return []
-        waiting = self._prepared.texts
-        done = [block for block in waiting if block.of[-1] <= self._number]
-        self._prepared.texts = waiting[len(done) :]
-        runs = tuple(self._prepared.turns)
-        return [Block([branch.position(runs, number) for number in block.of], block.data) for block in done]
-
-    @property
-    def has_all_texts(self) -> bool:
-        """True if the texts of all records were prepared."""
-        return self._prepared is not None and self._told == self.appended and not self._prepared.texts
 
     def _take(self, record: _Record) -> None:
         self.appended += 1
@@ -261,8 +266,6 @@ class Appender:
         )
         self._store.writer.submit(request)
         self._store.views.add(*self.file(request, measured))
-        if self._prepared is not None:
-            self._store.texts.add(self.texts(), ())
 
     def _blob(self, algorithm: str, digest: bytes) -> bytes | None:
         alias = self.aliases.get(digest)
@@ -358,8 +361,6 @@ class Group:
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
         edited: list[tuple[int, _Ending]] = []
-        texts: list[Block] = []
-        whole: list[tuple[int, int]] = []
         for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
             if isinstance(error, Gone) or (isinstance(error, Conflict) and self._is_overtaken(ending)):
@@ -378,9 +379,6 @@ class Group:
             more_rows, more_resources = appender.file(request, measured)
             rows += more_rows
             resources += more_resources
-            texts += appender.texts()
-            if appender.has_all_texts:
-                whole.append((appender.context, request.head.tip))
             # it is in a circle with that, which would stay until Python looks for one
             appender.let_go()
             if brought:
@@ -390,8 +388,6 @@ class Group:
         # a commit stands even if the index fails
         with suppress(DamageError):
             self._store.views.add(rows, resources, sums)
-        if texts or whole:
-            self._store.texts.add(texts, whole)
         for position, ending in edited:
             try:
                 bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)

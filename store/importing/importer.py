@@ -9,7 +9,6 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,8 +22,9 @@ from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
 from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
+from store.helper import processes
 from store.importing import cxdb
-from store.importing.crew import Crew, processes
+from store.importing.crew import Crew
 from store.importing.group import Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
@@ -44,8 +44,6 @@ _WORTH_BYTES = 16 << 20
 _AHEAD_BYTES = 64 << 20
 _AHEAD = 1024
 """The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
-_FILINGS_AHEAD = 4
-"""The documents of some MB of texts each that wait to be filed: committing goes on meanwhile."""
 _PATIENCE = 8
 """How often a session is looked for, while other machines bring it in."""
 
@@ -138,7 +136,6 @@ class Importer:
             run.take_later()
             run.commit()
             run.show_arrived()
-            run.finish()
         finally:
             run.release()
             run.dismiss()
@@ -168,12 +165,6 @@ class _Run(Struct):
     holds: bool = False
     crew: Crew | None = None
     """The processes that help."""
-    opening: int = 0
-    """The state of the search index when they began."""
-    filer: ThreadPoolExecutor | None = None
-    """Files words, while other sessions are committed."""
-    filings: deque[Future[None]] = field(default_factory=deque)
-    """The filings that are not known to be done, in order."""
     alone: bool = False
     """True if there are none, and are to be none."""
     scratch: Path | None = None
@@ -251,14 +242,10 @@ class _Run(Struct):
             return 0
 
     def _begin_crew(self) -> None:
-        renderer, count = self.store.viewer.renderer, processes()
         try:
-            if renderer is not None and count:
-                formats = self.store.root / paths_of_store.FORMATS
-                scratch = self.store.files.aside.scratch
-                self.opening = self.store.search.opening
-                self.crew = Crew(count, renderer, self.store.intake.inline_limit, scratch, formats)
-                self.filer = self.kept_open.enter_context(ThreadPoolExecutor(1, "convfs-filing"))
+            if count := processes():
+                formats, scratch = self.store.root / paths_of_store.FORMATS, self.store.files.aside.scratch
+                self.crew = Crew(count, self.store.intake.inline_limit, scratch, formats)
         except OSError as error:
             _LOG.info("the import goes on in one process: %s", error)
         self.alone = self.crew is None
@@ -297,21 +284,6 @@ class _Run(Struct):
         self._commit_waiting()
         self.release()
 
-    def finish(self) -> None:
-        """File the rest for the search index."""
-        if self.crew is not None:
-            self.crew.finish()
-            self._file_words(0)
-
-    def _file_words(self, most: int = _FILINGS_AHEAD) -> None:
-        """Have words filed that are there by now; at most so many filings are left to be waited for."""
-        if self.crew is None or self.filer is None:
-            return
-        for gathered, shown in self.crew.filings():
-            self.filings.append(self.filer.submit(self.store.search.add, gathered, shown, self.opening))
-        while len(self.filings) > most:
-            self.filings.popleft().result()
-
     def _commit_waiting(self) -> None:
         for count in range(_PATIENCE):
             waiting, self.waiting = self.waiting, {}
@@ -324,7 +296,6 @@ class _Run(Struct):
                     self._failed(path, error)
             if not self.waiting:
                 break
-        self._file_words()
 
     def show_arrived(self) -> None:
         """Redraw the conversations that refer to content which was missing and is now here."""

@@ -346,6 +346,14 @@ class Catalogue:
         )
         return [row[0] for row in rows]
 
+    def without_sums(self) -> list[tuple[int, int]]:
+        """Return (id, tip) of the contexts that have turns and no sums at their tip, by id: there may be very many."""
+        rows = self._query(
+            f"SELECT {_HEAD} FROM contexts c WHERE head != 0"
+            " AND NOT EXISTS (SELECT 1 FROM measures m WHERE m.context = c.id AND m.head = c.head) ORDER BY id"
+        )
+        return [(found[0], found[1]) for found in (self._db.checked("contexts", row) for row in rows)]
+
     def titles(self) -> list[tuple[int, str]]:
         """Return (id, title) of all conversations: there may be very many."""
         return [*self._query("SELECT id, title FROM contexts WHERE name IS NOT NULL")]

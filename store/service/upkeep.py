@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct, structs
 
 from store.errors import ConvfsError, DamageError, StoreFailed, Unreachable, UsageError
+from store.filing import Filing
 from store.ids import now_ms
 from store.importing.snapshot import text_path
 from store.insight.report import StatsReport
@@ -219,6 +220,19 @@ class ArchivingJob(_Stepping[Archived]):
         if not isinstance(error, Unreachable):
             _LOG.warning("nothing was archived: %s", error)
         return False
+
+
+class FilingProgress(Struct, frozen=True):
+    """The progress of filing: the records filed so far, and all of them."""
+
+    filed: int
+    records: int
+
+
+@UPKEEP.telling(401, progress=True)
+def file_new(holder: Holder, emit: Emit[FilingProgress]) -> None:
+    """Measure, draw and index what has come in, now and on all cores. What is left at an end is done another time."""
+    Filing(holder.store, lambda filed, records: emit(FilingProgress(filed, records))).run()
 
 
 class CountProgress(Struct, frozen=True):

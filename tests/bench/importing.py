@@ -36,13 +36,18 @@ COPY = "cp -r, then sync"
 
 
 def convfs(source: Path, target: Path) -> None:
-    """Import with the command, from its start to its end: the store is closed then."""
+    """Import with the command, from its start to its end: all is durable, and the store is closed then."""
+    run([*mounts.convfs_command(target / "store"), "import", "--no-wait", source])
+
+
+def indexed(source: Path, target: Path) -> None:
+    """Import with the command, until all that it has brought is indexed as well."""
     run([*mounts.convfs_command(target / "store"), "import", source])
 
 
 def convfs_again(source: Path, target: Path) -> None:
     """Import the same once more: every file is looked at and found unchanged."""
-    run([*mounts.convfs_command(target / "store"), "import", source])
+    run([*mounts.convfs_command(target / "store"), "import", "--no-wait", source])
 
 
 def copy(source: Path, target: Path) -> None:
@@ -75,7 +80,13 @@ def git(source: Path, target: Path) -> None:
     run([*where, *identity, "commit", "-q", "-m", "sessions"], cwd=source)
 
 
-WAYS = {"convfs import": convfs, COPY: copy, "sqlite, a row a line": sqlite, "git add, commit": git}
+WAYS = {
+    "convfs import": convfs,
+    "convfs import, until indexed": indexed,
+    COPY: copy,
+    "sqlite, a row a line": sqlite,
+    "git add, commit": git,
+}
 
 
 def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
@@ -155,12 +166,16 @@ def spent(who):
 with Store.open(Path(sys.argv[2]), renderer=FileRenderer()) as store:
     began, own, committing = time.monotonic(), spent(resource.RUSAGE_SELF), time.thread_time()
     Importer(store).run([Path(sys.argv[1])])
+    if "indexed" in sys.argv:
+        from store.filing import Filing
+        Filing(store).run()
     took = time.monotonic() - began
     own, committing = spent(resource.RUSAGE_SELF) - own, time.thread_time() - committing
 helpers, memory = spent(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 print(json.dumps([took, own, committing, helpers, memory * 1024, largest * 1024]))
 """
+_INDEXED = "until indexed"
 _CORES = (1, 2)
 _MODELLED = 8
 
@@ -172,14 +187,15 @@ def bench_cores(directory: Path, *, quick: bool = False, rounds: int | None = No
     size = corpus.write_corpus(source, sessions=sessions, events=100) / 1e6
     rounds = rounds or (1 if quick else 3)
     note(f"importing with one processor and with two: {rounds} rounds of {size:.0f} MB")
-    trees = {"this version": Path.cwd()} | ({"the old one": Path(os.environ["OLD"])} if "OLD" in os.environ else {})
+    trees = {"this version": Path.cwd(), _INDEXED: Path.cwd()}
+    trees |= {"the old one": Path(os.environ["OLD"])} if "OLD" in os.environ else {}
     processors = sorted(os.sched_getaffinity(0))
 
     def once(name: str, cores: int, _number: int) -> list[float]:
         tree, target = trees[name], fresh(directory / "cores")
         python = sys.executable if tree == Path.cwd() else str(tree / ".venv/bin/python")
         os.sync()
-        words = [python, "-c", _IMPORT, source / "projects", target / "store"]
+        words = [python, "-c", _IMPORT, source / "projects", target / "store", *(["indexed"] * (name == _INDEXED))]
         done = subprocess.run(
             words,
             cwd=tree,
@@ -190,22 +206,23 @@ def bench_cores(directory: Path, *, quick: bool = False, rounds: int | None = No
         measured: list[float] = json.loads(done.stdout)
         return measured
 
+    chosen = {f"{name} {cores}": (name, cores) for name in trees for cores in _CORES[: len(processors)]}
     rows = []
-    for name in trees:
-        for cores in _CORES[: len(processors)]:
-            found = [median(column) for column in zip(*(once(name, cores, at) for at in range(rounds)), strict=True)]
-            took, own, committing, helpers, memory, largest = found
-            # what one thread does is not divided; compressing and preparing are
-            model = max(committing, (own + helpers) / cores)
-            more = max(committing, (own + helpers) / _MODELLED)
-            row = (name, str(cores), seconds(took), f"{size / took:.1f}", seconds(own + helpers), seconds(committing))
-            rows.append((*row, f"{size / model:.1f}", f"{size / more:.1f}", megabytes(int(memory + 2 * largest))))
+    for key, measured in interleaved(rounds, {key: partial(once, *one) for key, one in chosen.items()}).items():
+        name, cores = chosen[key]
+        took, own, committing, helpers, memory, largest = map(median, zip(*measured, strict=True))
+        # what one thread does is not divided; compressing and preparing are
+        model = max(committing, (own + helpers) / cores)
+        more = max(committing, (own + helpers) / _MODELLED)
+        row = (name, str(cores), seconds(took), f"{size / took:.1f}", seconds(own + helpers), seconds(committing))
+        rows.append((*row, f"{size / model:.1f}", f"{size / more:.1f}", megabytes(int(memory + 2 * largest))))
     print_table(
         f"Importing {size:.0f} MB, by processors",
         ("", "processors", "time", "MB/s", "processor time", "committing", "model", f"at {_MODELLED}", "memory"),
         rows,
         "The model: what commits is one thread, the rest is divided among all; on a busy machine it is the better"
-        " measure. Memory: the most of the importing process, and twice that of the largest of those that help.",
+        " measure. An import has ended when all is durable; what comes is indexed after that, and until then searches"
+        " read it. Memory: the most of the importing process, and twice that of the largest of those that help.",
     )
 
 
