@@ -8,7 +8,7 @@ from msgspec import structs
 from store.conversations.names import MOST_NAMES, free_name, project_name, slug, stem
 from store.events.conversation import CALLED, CAME_FROM, NAMING, called_before
 from store.formats.core.format import About, Source, Titled
-from store.importing.projects import project_for
+from store.importing.projects import Repositories, project_for
 from store.importing.snapshot import path_text
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -16,6 +16,7 @@ from store.store import Store
 
 def name_conversation(
     store: Store,
+    repositories: Repositories,
     about: About,
     source: Source,
     started_ms: int,
@@ -23,7 +24,7 @@ def name_conversation(
     keep: tuple[str, str] = ("", ""),
 ) -> tuple[str, str]:
     """Return a project and a name that none has, nor any ``waiting``; ``keep``, if it differs by a number only."""
-    project = project_for(store.catalogue, store.settings.projects, about)
+    project = project_for(store.catalogue, store.settings.projects, repositories, about)
     project = project_name(project or source.path.parent.name)
     words = slug(about.title) or slug(about.session_id) or slug(source.path.stem) or "conversation"
     if project == keep[0] and re.fullmatch(rf"{re.escape(stem(started_ms, words))}(-\d+)?", keep[1]):
@@ -45,7 +46,12 @@ def told_by(about: About) -> dict[str, object]:
 
 
 def news(
-    store: Store, names: set[tuple[str, str]], about: About, source: Source, known: ContextEntry
+    store: Store,
+    repositories: Repositories,
+    names: set[tuple[str, str]],
+    about: About,
+    source: Source,
+    known: ContextEntry,
 ) -> dict[str, object]:
     """Return a session's description of itself, as far as the conversation ``known`` lacks it.
 
@@ -66,8 +72,9 @@ def news(
     if now["project"] <= naming.get("project", 0):
         about = structs.replace(about, project=known.project, extra={})
     started = about.started_ms or known.created_ms
-    project, name = name_conversation(store, about, source, started, names, keep=(known.project, known.name))
-    if (project, name) != (known.project, known.name):
+    keep = known.project, known.name
+    project, name = name_conversation(store, repositories, about, source, started, names, keep=keep)
+    if (project, name) != keep:
         names.add((project, name))
         called = [*called_before(known.metadata), (known.project, known.name)][-MOST_NAMES:]
         told |= {"project": project, "name": name, CALLED: [one for one in called if one != (project, name)]}
@@ -97,14 +104,20 @@ def _naming_of(metadata: Mapping[str, object]) -> dict[str, int] | None:
 
 
 def introduction(
-    store: Store, names: set[tuple[str, str]], about: About, source: Source, session: str, modified_ms: int
+    store: Store,
+    repositories: Repositories,
+    names: set[tuple[str, str]],
+    about: About,
+    source: Source,
+    session: str,
+    modified_ms: int,
 ) -> dict[str, object]:
     """Return the metadata of a new conversation; ``names`` are those of others that wait, and get its own.
 
     ``session`` is the tool's id of it.
     """
     started = about.started_ms or modified_ms
-    project, name = name_conversation(store, about, source, started, names)
+    project, name = name_conversation(store, repositories, about, source, started, names)
     names.add((project, name))
     return told_by(about) | on_machine(store) | {
         "project": project,

@@ -24,6 +24,7 @@ from store.formats.registry import lens_for
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
 from store.importing.prepared import Prepared
+from store.importing.projects import Repositories
 from store.importing.snapshot import Passed, nowhere
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -294,6 +295,8 @@ class Group:
         self.load = store.intake.load()
         self.names: set[tuple[str, str]] = set()
         """The projects and names of new conversations that wait."""
+        self.repositories = Repositories()
+        """Those that sessions ran in."""
         self.arrived: set[bytes] = set()
         """The foreign digests in records of content that the store has."""
         self.begins: set[str] = set()

@@ -29,19 +29,34 @@ _INSIDE = (".claude",)
 _remote_name = re.compile(r"([^/:\\]+?)(?:\.git)?/*").fullmatch
 
 
-def repository_project(about: About) -> str:
+class Repositories:
+    """The repositories of directories, each of which is looked for once. Used for one import."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Path | None, str]] = {}
+
+    def of(self, directory: str) -> tuple[Path | None, str]:
+        """Return the main directory of the repository that a directory is in, and its remote, as git's files tell."""
+        if (known := self._known.get(directory)) is None:
+            known = self._known[directory] = _on_disk(Path(directory)) if directory.startswith("/") else (None, "")
+        return known
+
+
+def repository_project(repositories: Repositories, about: About) -> str:
     """Return the name of the repository that a session ran in; "" if it does not say in which directory."""
     directory = about.extra.get("cwd", "")
     if not directory or not about.placed or about.project != last_part(directory):
         return about.project
-    root, remote = _on_disk(Path(directory)) if directory.startswith("/") else (None, "")
+    root, remote = repositories.of(directory)
     remote = remote or about.extra.get("repository", "")
     return _named_by(remote) or (root.name if root else last_part(_main_tree(directory)))
 
 
-def project_for(catalogue: Catalogue, rules: Mapping[str, tuple[str, ...]], about: About) -> str:
+def project_for(
+    catalogue: Catalogue, rules: Mapping[str, tuple[str, ...]], repositories: Repositories, about: About
+) -> str:
     """Return the project of a session: as settings say, else that which its repository's project was moved to."""
-    found = repository_project(about)
+    found = repository_project(repositories, about)
     directory, remote = about.extra.get("cwd", ""), about.extra.get("repository", "")
     for project, patterns in rules.items():
         if any(_fits(pattern, found, directory, remote) for pattern in patterns):
@@ -97,7 +112,6 @@ def _main_tree(directory: str) -> str:
 
 
 def _on_disk(directory: Path) -> tuple[Path | None, str]:
-    """Return the main directory of the repository that a directory is in, and its remote, as git's files tell."""
     try:
         if leads_into(directory, own_mounts()):
             return None, ""

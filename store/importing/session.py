@@ -295,13 +295,15 @@ class SessionImport(_Import):
     def _describe(self, whole: Whole) -> dict[str, object]:
         source, known, records = self._source, self._known, self.records
         about = whole.about or self._about()
+        repositories, names = self._group.repositories, self._group.names
         if known is not None:
-            told = news(self._store, self._group.names, about, source, known)
+            told = news(self._store, repositories, names, about, source, known)
             if NAMING in known.metadata and (session := clean(about.session_id)) != known.metadata.get("session"):
                 told["session"] = session
         else:
             modified_ms = whole.stamps.modified_ms
-            told = introduction(self._store, self._group.names, about, source, about.session_id, modified_ms)
+            session = about.session_id
+            told = introduction(self._store, repositories, names, about, source, session, modified_ms)
             # what lies in a file a record is looked for by nothing that copies it, but may be moved
             begins = records.begins or whole.begins
             begins = begins or [beginning(one, self._format) for one in records.samples.records[:LOOKED_AT]]
@@ -652,11 +654,12 @@ class FileImport(_Import):
         else:
             records.look_again()
             self._redacted = self._redacted or bool(records.redacted)
+            repositories, names = self._group.repositories, self._group.names
             if known is not None:
-                changes = news(store, self._group.names, part.about, source, known)
+                changes = news(store, repositories, names, part.about, source, known)
             else:
                 session = part.about.session_id or part.key
-                changes = introduction(store, self._group.names, part.about, source, session, modified_ms)
+                changes = introduction(store, repositories, names, part.about, source, session, modified_ms)
                 changes["part"] = parts.key(at)
                 if base is not None and base.context:
                     changes["forked_from"] = {"context": base.context, "turn": branch.position(shared, part.shared)}

@@ -136,7 +136,7 @@ def one_stream(source: Path, target: Path) -> Path:
 
 def convfs(source: Path, target: Path) -> Path:
     """The store, imported and closed."""
-    importing.convfs(source, target)
+    importing.indexed(source, target)
     return target / "store"
 
 

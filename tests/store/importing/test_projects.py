@@ -9,7 +9,7 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
 from store.formats.core.format import About
-from store.importing.projects import repository_project
+from store.importing.projects import Repositories, repository_project
 from store.store import Store
 from tests.store.formats.rollouts import message, meta, written
 from tests.store.importing.sessions import by_source, imported, line, session
@@ -31,7 +31,7 @@ def repository(folder: Path, remote: str = "") -> Path:
 
 def project(directory: Path | str, **said: str) -> str:
     name = str(directory).replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return repository_project(About(project=name, extra={"cwd": str(directory), **said}))
+    return repository_project(Repositories(), About(project=name, extra={"cwd": str(directory), **said}))
 
 
 def test_gits_own_files_tell(tmp_path: Path) -> None:
@@ -84,8 +84,9 @@ def test_the_shape_of_a_path_tells_where_nothing_else_does(directory: str, expec
 
 
 def test_what_is_no_directory_stays() -> None:
-    assert repository_project(About(project="chatgpt")) == "chatgpt"
-    assert repository_project(About(project="-home-ada-cli", extra={"cwd": "/gone/x/worktrees/2"}, placed=False))
+    assert repository_project(Repositories(), About(project="chatgpt")) == "chatgpt"
+    about = About(project="-home-ada-cli", extra={"cwd": "/gone/x/worktrees/2"}, placed=False)
+    assert repository_project(Repositories(), about)
 
 
 def run_in(store: Store, folder: Path, directory: str, name: str) -> str:
