@@ -120,7 +120,9 @@ def settle(root: Path, files_id: bytes) -> tuple[bytes, list[str]]:
     there = Path(os.fsdecode(known.path))
     if known.path != path and _same(there, root):
         return known.store_id, said
-    own = Identity(known.store_id, status.st_dev, status.st_ino, path)
+    shared = (root / paths.SPACE).exists()
+    # replicas have the id of their space, in their headers, copies too
+    own = Identity(files_id if shared else known.store_id, status.st_dev, status.st_ino, path)
     moved = (known.device, known.inode) == (own.device, own.inode)
     copied = known.path != path and _id_at(there) == own.store_id
     # device numbers change with each boot
@@ -132,9 +134,13 @@ def settle(root: Path, files_id: bytes) -> tuple[bytes, list[str]]:
             with suppress(OSError):
                 _write(root, own)
         return own.store_id, said
-    what = "a copy of the store" if copied else "another directory than the store was, which is not there any more,"
-    said.append(f"this is {what} at {there}: it has an id of its own from now on")
-    own = Identity(new_store_id(), own.device, own.inode, own.path)
+    kind = "replica" if shared else "store"
+    what = f"a copy of the {kind}" if copied else f"another directory than the {kind} was, which is not there any more,"
+    if shared:
+        said.append(f"this is {what} at {there}: only the one that was opened last goes on, until convfs remote adopt")
+    else:
+        said.append(f"this is {what} at {there}: it has an id of its own from now on")
+        own = Identity(new_store_id(), own.device, own.inode, own.path)
     # clients with the other store's token must not get in here; first, since it is a copy until it has its id
     with suppress(FileNotFoundError):
         durable.remove(root / paths.TOKEN)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from store.conversations.library import Library
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import HeadFrame
-from store.errors import ConvfsError, DamageError, NotFound, StoreFailed
+from store.errors import Away, ConvfsError, DamageError, NotFound, StoreFailed
 from store.index.beside import erase_database, open_beside, remove_database
 from store.index.database import Database, Schema, held_if_full
 from store.upkeep.idle import SLICE_SECONDS
@@ -122,6 +122,8 @@ class PerConversation(Derived):
         super().__init__(files, library, name, schema, "turns")
         self.reached = 0
         """As of :class:`store.upkeep.idle.Reading`: a conversation is gone through at once, whatever lies between."""
+        self._passed = 0
+        """The last conversation that has to wait, as its contents cannot be fetched now: those behind it come first."""
         self._done = _NOTHING
         """The lengths of the logs when there was nothing left to do."""
 
@@ -164,8 +166,11 @@ class PerConversation(Derived):
         """Look at the next conversation that has changed, ``until`` then at most; return whether there was one."""
         with self._filing:
             self._follow()
-            found = self.db.one("SELECT context FROM waiting LIMIT 1")
+            found = self.db.one(
+                "SELECT context FROM waiting WHERE context > ? ORDER BY context LIMIT 1", (self._passed,)
+            )
             if found is None:
+                self._passed = 0
                 self.reached = self.files.turns.count
                 return False
             [context] = found
@@ -176,6 +181,10 @@ class PerConversation(Derived):
                     self.reached = self._beyond(known, now[0], left)
                     if left:
                         return True
+                except Away as error:
+                    _LOG.info("%s does not know context %d yet: %s", self.db.path.name, context, error)
+                    self._passed = context
+                    return True
                 except (DamageError, NotFound) as error:
                     _LOG.warning("%s knows nothing of context %d: %s", self.db.path.name, context, error)
             self._done_with(context, there=now is not None and now[0] != 0)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from store import paths
 from store.conversations import branch
 from store.conversations.library import Library
-from store.errors import ConvfsError, DamageError, StoreFailed, UsageError
+from store.errors import Away, ConvfsError, DamageError, StoreFailed, UsageError
 from store.events.conversation import EventRow, ResourceRow, cwd_of
 from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
@@ -187,7 +187,10 @@ class KnownFiles(PerConversation):
             self._filing.release()
 
     def rows(self, context: int, head: int) -> list[FileRow]:
-        """Return the files that a conversation knew up to ``head``, which may be an earlier one, in order."""
+        """Return the files that a conversation knew up to ``head``, which may be an earlier one, in order.
+
+        Raises Away where an event is not here and cannot be fetched now.
+        """
         rows = self._at_hand(context, head)
         if rows is None:
             with self._filing:
@@ -312,12 +315,17 @@ class KnownFiles(PerConversation):
         return replay
 
     def _take(self, replay: _Replay, rows: Sequence[EventRow]) -> Iterator[tuple[Hash, bytes]]:
-        """Go on by some events, and yield the contents that come of them; these are remembered for a while."""
+        """Go on by some events, and yield the contents that come of them; these are remembered for a while.
+
+        Raises Away where one is not here and cannot be fetched now; those that are damaged tell nothing.
+        """
         held: dict[int, list[ResourceRow]] = {}
         for one in self.library.views.resources([(row.turn, 1) for row in rows], 1):
             held.setdefault(one.turn, []).append(one)
-        telling = [row for row in rows if row.kind in _TELLING or row.turn in held]
+        telling = [row for row in rows if row.kind in _TELLING or row.turn in held or row.unsure]
         for row, event in self.library.viewer.events(telling):
+            if isinstance(event, Away):
+                raise event
             if isinstance(event, ConvfsError):
                 continue
             for digest, data in replay.take(row, event, held.get(row.turn, ())):

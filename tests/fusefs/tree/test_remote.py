@@ -25,7 +25,8 @@ from store.store import Store
 from tests.fusefs.tree.mounting import errno_of, mounted
 from tests.proxy import Proxy
 from tests.servers import S3, Postgres
-from tests.spaces import let_in
+from tests.spaces import let_in, until
+from tests.store.worktree.test_changes import ROSES, Talk
 
 SESSIONS = 6
 
@@ -128,3 +129,36 @@ def test_a_mount_goes_on_while_a_bucket_does_not_answer(
             assert time.monotonic() < ends
             time.sleep(0.2)
         assert [len(path.read_bytes()) > 1_000_000 for path in transcripts] == [True] * SESSIONS
+
+
+@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
+def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
+    postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
+) -> None:
+    place, name = Place(postgres=postgres.url(), objects=s3.url), "known"
+    remote.init(place, name)
+    a, b = memory_path / "a", memory_path / "b"
+    remote.join(place, name, a, "a")
+    talk = Talk()
+    talk.read("/garden/beds.txt", ROSES)
+    talk.edit("/garden/beds.txt", "mint", "basil")
+    (tmp_path / "s.jsonl").write_text("\n".join(talk.lines) + "\n")
+    with Store.open(a, renderer=FileRenderer()) as store:
+        # in one pack with one that is large: small ones are fetched at once
+        assert Importer(store).run([tmp_path / "s.jsonl", sessions(tmp_path)[0]]).imported == 2
+    with ExitStack() as held:
+        line = held.enter_context(Proxy(s3.port))
+        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+        with Store.open(b, renderer=FileRenderer()):
+            # it knows of all, and has read nothing
+            pass
+        line.cut()
+        mount = held.enter_context(mounted(b))
+        [talked] = mount.root.glob("conversations/garden/*")
+        beds = talked / "resources/garden/beds.txt"
+        assert errno_of(lambda: os.listdir(talked / "resources")) == errno.EIO
+        line.heal()
+        until(lambda: errno_of(lambda: os.listdir(talked / "resources")) == 0)
+        assert "basil" in beds.read_text()
+        until(lambda: errno_of(lambda: os.listdir(mount.root / "by-resource/garden/beds.txt")) == 0)
+        assert f"{talked.name}@00004-result-Edit.md" in os.listdir(mount.root / "by-resource/garden/beds.txt")

@@ -407,8 +407,11 @@ def test_of_a_replica_and_its_copy_one_goes_on(any_team: Team) -> None:
     a.close()
     shutil.copytree(any_team.root("a"), any_team.root("copy"))
     copy = any_team.open("copy")
+    assert f"this is a copy of the replica at {any_team.root('a')}: only the one" in "".join(copy.files.notes)
     copy.contexts.append(context, b"1", "line")
     a = any_team.open("a")
+    # what goes to other stores from either is the same there
+    assert copy.store_id == a.store_id == a.files.files_id
     with pytest.raises(StoreFailed, match="convfs remote adopt"):
         a.contexts.append(context, b"2", "line")
     assert a.contexts.exists(context)
