@@ -32,7 +32,7 @@
 #endif
 
 /* The number of what Python finds here: one more with every change of that. */
-#define INTERFACE 3
+#define INTERFACE 4
 /* The largest request that libfuse asks for: 256 pages to be written, and their header. */
 #define REQUEST_BYTES ((256 + 1) * 4096)
 /* Numbers of open files from here on are given here, and lower ones in Python. */
@@ -183,6 +183,7 @@ typedef struct {
     uint64_t read[MOST_READ][2]; /* the watched files that it has opened, and what was noted of them */
     size_t read_count;
     int held;             /* changes that Python has yet to follow; counted by any thread */
+    int paused;           /* changes that are being made */
     char *request;
     size_t waiting;       /* bytes of a request that libfuse is to take; 0: none */
     int between;          /* whether pyfuse3 has received a request from here */
@@ -311,6 +312,8 @@ close_one(Opens *self, uint64_t handle)
 static int
 may_open(Opens *self, uint32_t opcode, uint64_t ino, uint32_t thread)
 {
+    if (self->paused > 0)
+        return 0;
     if (opcode == FUSE_OPENDIR)
         return table_has(&self->listed, ino) && (uint64_t)now_ns() < *table_get(&self->listed, ino) &&
                __atomic_load_n(&self->held, __ATOMIC_ACQUIRE) == 0;
@@ -460,7 +463,7 @@ opens_note_directory(Opens *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "KL", &ino, &microseconds))
         return NULL;
-    if (ino != 0 && table_put(&self->listed, ino) == 0)
+    if (ino != 0 && self->paused == 0 && table_put(&self->listed, ino) == 0)
         *table_get(&self->listed, ino) = (uint64_t)(now_ns() + microseconds * 1000);
     Py_RETURN_NONE;
 }
@@ -511,6 +514,17 @@ opens_hold(Opens *self, PyObject *argument)
     if (changes == -1 && PyErr_Occurred())
         return NULL;
     __atomic_add_fetch(&self->held, (int)changes, __ATOMIC_ACQ_REL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_pause(Opens *self, PyObject *argument)
+{
+    long changes = PyLong_AsLong(argument);
+
+    if (changes == -1 && PyErr_Occurred())
+        return NULL;
+    self->paused += (int)changes;
     Py_RETURN_NONE;
 }
 
@@ -648,6 +662,7 @@ static PyMethodDef methods[] = {
     {"watch", (PyCFunction)opens_watch, METH_VARARGS, NULL},
     {"reading", (PyCFunction)opens_reading, METH_VARARGS, NULL},
     {"hold", (PyCFunction)opens_hold, METH_O, NULL},
+    {"pause", (PyCFunction)opens_pause, METH_O, NULL},
     {"drop", (PyCFunction)opens_drop, METH_O, NULL},
     {"clear", (PyCFunction)opens_clear, METH_NOARGS, NULL},
     {"is_open", (PyCFunction)opens_is_open, METH_O, NULL},

@@ -5,7 +5,7 @@ It waits for an answer that comes later, and then asks again.
 
 import errno
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from threading import get_ident
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import trio
 from pyfuse3 import FUSEError
 
+from fusefs.editing.stand_in import StandIn
 from fusefs.tree.waiting import Later, Work, Workers
 from store.errors import (
     Conflict,
@@ -100,19 +101,63 @@ def handler(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
                 work = later.work
             except FUSEError:
                 raise
-            except ConvfsError as error:
-                code = errno_of(error)
-                if code == errno.EIO:
-                    log.error("%s%r: %s", answer.__name__, args[1:], error)
-                raise FUSEError(code) from None
-            except OSError as error:
-                # of a file in scratch/, whose errors are the caller's own
-                if error.errno in (None, errno.EIO):
-                    log.exception("%s%r failed", answer.__name__, args[1:])
-                raise FUSEError(error.errno or errno.EIO) from None
-            except Exception:
-                log.exception("%s%r failed", answer.__name__, args[1:])
-                raise FUSEError(errno.EIO) from None
+            except Exception as error:
+                raise _told(error, answer.__name__, args) from None
             await _wait(work)
 
     return handle
+
+
+def change(*inodes: int, commits: bool = True) -> Callable[[Callable[P, T]], Callable[P, Coroutine[Any, Any, T]]]:
+    """Make a handler of a method that changes something: a stand-in makes the change where one is needed.
+
+    ``inodes`` are the positions of the inode numbers among its arguments; ``commits``: it may.
+    """
+
+    def make(answer: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+        at_once = handler(answer)
+
+        @wraps(answer)
+        def handle(*args: P.args, **_kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+            operations: Any = args[0]
+            if not operations.desk.stand_in.needed:
+                return at_once(*args)  # type: ignore[call-arg]  # as in handler
+            places = [operations.place(args[at]) for at in inodes]
+            return _in_turn(operations.desk.stand_in, answer, args, places, commits=commits)
+
+        return handle
+
+    return make
+
+
+async def _in_turn(
+    stand_in: StandIn, answer: Callable[..., T], args: tuple[Any, ...], places: Sequence[int], *, commits: bool
+) -> T:
+    while True:
+        try:
+            if commits:
+                return await stand_in.make(answer, *args, places=places)
+            return await stand_in.make_here(answer, *args)
+        except Later as later:
+            work = later.work
+        except FUSEError:
+            raise
+        except Exception as error:
+            raise _told(error, answer.__name__, args) from None
+        await _wait(work)
+
+
+def _told(error: Exception, name: str, args: tuple[Any, ...]) -> FUSEError:
+    """Return what the caller of a handler is told of an error, and log it where that says too little."""
+    match error:
+        case ConvfsError():
+            code = errno_of(error)
+            if code == errno.EIO:
+                log.error("%s%r: %s", name, args[1:], error)
+            return FUSEError(code)
+        case OSError() if error.errno not in (None, errno.EIO):
+            # of a file in scratch/, whose errors are the caller's own
+            return FUSEError(error.errno)
+        case _:
+            log.error("%s%r failed", name, args[1:], exc_info=error)
+            return FUSEError(errno.EIO)

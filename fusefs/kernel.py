@@ -11,12 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 import pyfuse3
 import trio
 
 from fusefs.editing.inode import Kernel
+from fusefs.editing.stand_in import StandIn
 from fusefs.inodes import Lookups, Place
 from fusefs.tree.changes import CONTENT_PLACES, ShownConversation, Stale, stale_since, still_at
 from fusefs.tree.tree import Tree
@@ -109,9 +109,6 @@ class Flow:
 
 log = logging.getLogger(__name__)
 
-R = TypeVar("R")
-
-
 _Called = tuple[int, Stale, str]
 """A context, an entry by which the kernel knows it, and the path that it had then."""
 
@@ -137,9 +134,15 @@ class Invalidations:
     """
 
     def __init__(
-        self, tree: Tree, kernel: Kernel, changed: Callable[[int], None], forget_all: Callable[[], None]
+        self,
+        tree: Tree,
+        kernel: Kernel,
+        stand_in: StandIn,
+        changed: Callable[[int], None],
+        forget_all: Callable[[], None],
     ) -> None:
         self._tree = tree
+        self._stand_in = stand_in
         self._lookups = kernel.lookups
         self._changed = kernel.changed
         self._described: set[int] = set()
@@ -148,13 +151,11 @@ class Invalidations:
         """The files that the kernel has been told of, and that are not noted as settled yet."""
         self._view_changed = changed
         self._forget_all = forget_all
-        self._token: trio.lowlevel.TrioToken | None = None
         self._thread = threading.Thread(target=self._run, name="invalidations", daemon=True)
         self._flow = Flow(tree, kernel.lookups, invalidate)
 
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
-        self._token = trio.lowlevel.current_trio_token()
         self._tree.store.observers.add(self._note)
         self._tree.store.forgetting.append(lambda: self._changed.put(_EVERYTHING))
         self._thread.start()
@@ -184,7 +185,7 @@ class Invalidations:
             try:
                 contexts += self._moved_with(contexts)
                 if _EVERYTHING in changed:
-                    for known in self._in_loop(self._take_everything):
+                    for known in self._stand_in.from_thread(self._take_everything):
                         invalidate(known)
                 for start in range(0, len(contexts), _MOST_AT_ONCE):
                     self._follow(contexts[start : start + _MOST_AT_ONCE])
@@ -193,7 +194,7 @@ class Invalidations:
                         invalidate(one)
                         self._settling.add(one.ino)
                 if self._settling:
-                    self._in_loop(self._settle)
+                    self._stand_in.from_thread(self._settle)
             except trio.RunFinishedError:
                 return
             except Exception:
@@ -216,7 +217,7 @@ class Invalidations:
         return [one for context in sorted(described) for one in started_by(context) if one not in contexts]
 
     def _follow(self, contexts: Sequence[int]) -> None:
-        looked_into, stale, called = self._in_loop(self._take, contexts)
+        looked_into, stale, called = self._stand_in.from_thread(self._take, contexts)
         for context_id in looked_into:
             try:
                 self._tree.store.library.conversation(context_id)
@@ -224,7 +225,7 @@ class Invalidations:
                 log.info("what is new in context %d cannot be measured: %s", context_id, error)
         shown: list[ShownConversation] = []
         if looked_into:
-            shown, more = self._in_loop(self._take_shown, looked_into)
+            shown, more = self._stand_in.from_thread(self._take_shown, looked_into)
             stale += more
         for one in stale:
             invalidate(one)
@@ -238,8 +239,11 @@ class Invalidations:
             except ConvfsError as error:
                 log.warning("what has changed in context %d may be shown late: %s", earlier.context, error)
         if differ:
-            for one in self._in_loop(lambda: list(filter(None, map(self._tree.as_known, differ)))):
+            for one in self._stand_in.from_thread(self._known_as, differ):
                 invalidate(one)
+
+    def _known_as(self, differ: Sequence[Stale]) -> list[Stale]:
+        return list(filter(None, map(self._tree.as_known, differ)))
 
     def _is_at(self, context_id: int, path: str) -> bool:
         try:
@@ -297,9 +301,6 @@ class Invalidations:
         if self._changed.empty():
             self._tree.unsettled -= self._settling
             self._settling.clear()
-
-    def _in_loop(self, function: Callable[..., R], *arguments: object) -> R:
-        return trio.from_thread.run_sync(function, *arguments, trio_token=self._token)
 
 
 def invalidate(stale: Stale) -> None:

@@ -16,6 +16,7 @@ import trio
 
 from fusefs import opens, polling
 from fusefs.editing.desk import recover
+from fusefs.editing.stand_in import PATIENCE_SECONDS
 from fusefs.handler import WAITING_AT_MOST
 from fusefs.kernel import Invalidations, invalidate
 from fusefs.mount_table import FSTYPE, Condition, MountNote, alive, condition, mount_at, mounts, notes, started
@@ -35,11 +36,9 @@ _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
-_PATIENCE_SECONDS = 1.0
-"""The most that everybody waits for a space because somebody saves; then what was saved is a draft."""
 _DESCRIPTORS = 1 << 19
-_TASKS = WAITING_AT_MOST + 8
-"""More than handlers may wait: one always reads requests."""
+_TASKS = WAITING_AT_MOST + 256
+"""More than handlers may wait: one always reads requests. Of changes any number may wait for each other."""
 
 
 Background = Callable[..., Awaitable[object]]
@@ -81,11 +80,14 @@ def run(
     noted = nullcontext() if store.files.read_only else _noted(store, target)
     with _mounted(operations, target, store.root, options), noted:
         desk = operations.desk
-        invalidations = Invalidations(operations.tree, desk.kernel, desk.check, operations.forget_all)
+        invalidations = Invalidations(
+            operations.tree, desk.kernel, desk.stand_in, desk.check, operations.forget_all
+        )
         try:
-            with patience.at_most(_PATIENCE_SECONDS):
+            with patience.at_most(PATIENCE_SECONDS):
                 trio.run(_serve, operations, invalidations, ready, background)
         finally:
+            desk.stand_in.end()
             operations.gestures.close()
             invalidations.end()
             operations.tree.workers.end()
@@ -104,6 +106,7 @@ async def _serve(
     operations: Operations, invalidations: Invalidations, ready: Callable[[], object], background: Background | None
 ) -> None:
     async with trio.open_nursery() as nursery:
+        operations.desk.stand_in.start()
         await nursery.start(_end_on_signal, operations)
         invalidations.start()
         operations.desk.outputs.start()
@@ -137,7 +140,7 @@ async def _tick(operations: Operations) -> None:
             for line in damage:
                 tree.errors.add(line.partition(" ")[0], line)
         await trio.sleep(_TICK_SECONDS)
-        operations.gestures.tick()
+        await operations.desk.stand_in.make(operations.gestures.tick)
 
 
 async def _answer() -> None:

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Protocol
 
-_INTERFACE = 3
+_INTERFACE = 4
 REQUEST = 1
 """The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
@@ -38,6 +38,12 @@ class Opens(Protocol):
         """Count changes that are made; Python is asked about directories until as many were taken back.
 
         Any thread may call this.
+        """
+
+    def pause(self, changes: int) -> None:
+        """Count changes that are being made; Python is asked about everything until as many were taken back.
+
+        No directory is noted meanwhile.
         """
 
     def drop(self, ino: int) -> None:
@@ -97,6 +103,9 @@ class AllAsked:
         return []
 
     def hold(self, changes: int) -> None:
+        pass
+
+    def pause(self, changes: int) -> None:
         pass
 
     def drop(self, ino: int) -> None:

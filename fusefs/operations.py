@@ -1,15 +1,17 @@
 """The handlers that pyfuse3 calls: each answers a request of the kernel from the tree and the desk.
 
-No handler waits for anything but work of a thread (``fusefs.tree.waiting``), so requests are answered one after the
-other, and others while some wait. Every handler is wrapped: an exception that is not an errno would end the mount.
+No handler waits for anything but work of a thread (``fusefs.tree.waiting``) or a change that a stand-in makes
+(``fusefs.editing.stand_in``), so requests are answered one after the other, and others while some wait. Every handler
+is wrapped: an exception that is not an errno would end the mount.
 """
 
 import errno
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import chain, count
+from typing import Any
 
 import pyfuse3
 import trio
@@ -22,10 +24,12 @@ from fusefs.editing.gestures import Gestures
 from fusefs.editing.inode import LARGEST_SCRATCH, Handle, OrphanFile, Role
 from fusefs.editing.new_events import NewEvent
 from fusefs.editing.scratch import ScratchFile, ScratchLink, ScratchNode
-from fusefs.handler import handler, question
+from fusefs.editing.stand_in import ANYWHERE
+from fusefs.handler import change, handler, question
 from fusefs.inodes import FIRST_DERIVED, MAX_NUMBER, Place, Space
 from fusefs.prefetch import Prefetch
 from fusefs.tree.changes import Stale
+from fusefs.tree.control import ErrorsDirectory
 from fusefs.tree.conversation import LABEL_ATTRIBUTE, ConversationDirectory
 from fusefs.tree.events import EventFile, EventsDirectory, GrowingFile
 from fusefs.tree.native.files import SessionFile, SidecarFile
@@ -127,6 +131,7 @@ class Operations(pyfuse3.Operations):
 
     @question
     def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
+        self._in_order(parent_inode)
         directory = self._directory(parent_inode, name)
         self._only_named.discard(parent_inode)
         node = self.gestures.find(directory, name)
@@ -157,6 +162,21 @@ class Operations(pyfuse3.Operations):
             raise FUSEError(errno.ENOTDIR)
         return directory
 
+    def place(self, ino: int) -> int:
+        """Return what requests about an inode are in one order by: its conversation, or a directory that has none."""
+        while isinstance(node := self.tree.bound(ino), ScratchNode):
+            ino = node.place.above
+        if isinstance(node, ErrorsDirectory):
+            return ANYWHERE
+        space, view_id, _number = inodes.split(ino := self.tree.own.get(ino, ino))
+        return ino if space == Space.FIXED else self.tree.place(view_id, Place.CONVERSATION)
+
+    def _in_order(self, ino: int) -> None:
+        """Raise Later while a change is being made that was asked for before, and is about the same place."""
+        pending = self.desk.stand_in.pending
+        if pending and (work := pending.get(self.place(ino))) is not None:
+            work.await_done()
+
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         # the kernel sends tens of thousands at once; whatever it asks for in between adds to the counts
         for start in range(0, len(inode_list), _FORGOTTEN_AT_ONCE):
@@ -165,7 +185,7 @@ class Operations(pyfuse3.Operations):
                     await trio.lowlevel.checkpoint()
             await self._forget(inode_list[start : start + _FORGOTTEN_AT_ONCE])
 
-    @handler
+    @change(commits=False)
     def _forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         for ino in self.lookups.forget(inode_list):
             self.prefetch.forget(ino)
@@ -174,6 +194,7 @@ class Operations(pyfuse3.Operations):
 
     @question
     def getattr(self, inode: int, _ctx: RequestContext) -> EntryAttributes:
+        self._in_order(inode)
         return self._entry(self.router.node(inode).attributes())
 
     @handler
@@ -187,8 +208,21 @@ class Operations(pyfuse3.Operations):
 
     # -- directories -----------------------------------------------------------------------------------------------
 
+    def opendir(self, inode: int, ctx: RequestContext) -> Coroutine[Any, Any, int]:
+        # who copies a conversation has it forked by that
+        forks = self.desk.stand_in.needed and self.desk.copies.expects
+        return (self._begin_to_copy if forks else self._begin_to_list)(inode, ctx)
+
+    @change(1)
+    def _begin_to_copy(self, inode: int, ctx: RequestContext) -> int:
+        return self._listed(inode, ctx)
+
     @question
-    def opendir(self, inode: int, ctx: RequestContext) -> int:
+    def _begin_to_list(self, inode: int, ctx: RequestContext) -> int:
+        self._in_order(inode)
+        return self._listed(inode, ctx)
+
+    def _listed(self, inode: int, ctx: RequestContext) -> int:
         node = self.router.node(inode)
         if isinstance(node, ViewDirectory):
             self.desk.copies.lists(ctx.pid, node)
@@ -389,6 +423,7 @@ class Operations(pyfuse3.Operations):
 
     @question
     def getxattr(self, inode: int, name: bytes, _ctx: RequestContext) -> bytes:
+        self._in_order(inode)
         # asked before every write, of whatever is written to
         if isinstance(node := self.tree.bound(inode), ScratchNode):
             return node.xattr(name)
@@ -416,18 +451,25 @@ class Operations(pyfuse3.Operations):
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    def open(self, inode: int, flags: int, ctx: RequestContext) -> Coroutine[Any, Any, FileInfo]:
+        return (self._begin_to_write if flags & _WRITING else self._begin_to_read)(inode, flags, ctx)
+
     @handler
-    def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+    def _begin_to_read(self, inode: int, _flags: int, ctx: RequestContext) -> FileInfo:
+        self._in_order(inode)
         self.desk.programs.asks(ctx)
-        if not flags & _WRITING:
-            own = self.tree.own.get(inode, inode)
-            if own & MAX_NUMBER not in _OF_RECORDS or inodes.split(own)[0] != Space.PLACE:
-                return self._open_to_read(inode)
-            records = self.desk.records.opened(own, self.desk.programs.thread)
-            answer = self._open_to_read(inode)
-            if records is not None and answer.keep_cache and own == inode and inode not in self.tree.served:
-                self.prefetch.watch(inode, records)
-            return answer
+        own = self.tree.own.get(inode, inode)
+        if own & MAX_NUMBER not in _OF_RECORDS or inodes.split(own)[0] != Space.PLACE:
+            return self._open_to_read(inode)
+        records = self.desk.records.opened(own, self.desk.programs.thread)
+        answer = self._open_to_read(inode)
+        if records is not None and answer.keep_cache and own == inode and inode not in self.tree.served:
+            self.prefetch.watch(inode, records)
+        return answer
+
+    @change(1, commits=False)
+    def _begin_to_write(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        self.desk.programs.asks(ctx)
         return self._opened(inode, self._open_to_write(self.router.node(inode), flags))
 
     def _open_to_write(self, node: Node, flags: int) -> Role:
@@ -459,7 +501,7 @@ class Operations(pyfuse3.Operations):
         self.prefetch.holding(inode)
         return FileInfo(handle)
 
-    @handler
+    @change(1)
     def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
@@ -468,7 +510,7 @@ class Operations(pyfuse3.Operations):
         node, role = self.gestures.create(directory, name, mode, flags)
         return self._opened(node.ino, role), self._named(node, name)
 
-    @handler
+    @change(commits=False)
     def write(self, fh: int, off: int, buf: bytes) -> int:
         writing = self._handles.get(fh)
         if writing is None:
@@ -477,31 +519,37 @@ class Operations(pyfuse3.Operations):
 
     async def flush(self, fh: int) -> None:
         # asked at every close: for a file that was opened to be read, this is all that is done
-        if fh in self._handles:
-            await self._flush(fh)
+        if (writing := self._handles.get(fh)) is not None:
+            await self._flush(writing.ino, writing)
 
-    @handler
-    def _flush(self, fh: int) -> None:
-        self._handles[fh].role.flush()
+    @change(1)
+    def _flush(self, _inode: int, writing: Handle) -> None:
+        writing.role.flush()
 
-    @handler
-    def fsync(self, fh: int, datasync: bool) -> None:
-        writing = self._handles.get(fh)
-        if writing is not None:
-            writing.role.sync(data_only=datasync)
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        if (writing := self._handles.get(fh)) is not None:
+            await self._sync(writing.ino, writing, datasync)
 
-    @handler
-    def release(self, fh: int) -> None:
+    @change(1)
+    def _sync(self, _inode: int, writing: Handle, data_only: bool) -> None:
+        writing.role.sync(data_only=data_only)
+
+    def release(self, fh: int) -> Coroutine[Any, Any, None]:
         writing = self._handles.pop(fh, None)
-        if writing is None:
-            self.prefetch.released(self._files.pop(fh).ino)
-            return
+        return self._let_go(fh) if writing is None else self._close(writing.ino, writing)
+
+    @handler
+    def _let_go(self, fh: int) -> None:
+        self.prefetch.released(self._files.pop(fh).ino)
+
+    @change(1)
+    def _close(self, _inode: int, writing: Handle) -> None:
         self.prefetch.released(writing.opened_as)
         self.desk.inodes.close(writing)
 
     # -- attributes ------------------------------------------------------------------------------------------------
 
-    @handler
+    @change(1)
     def setattr(
         self, inode: int, attr: EntryAttributes, fields: SetattrFields, fh: int | None, ctx: RequestContext
     ) -> EntryAttributes:
@@ -570,7 +618,7 @@ class Operations(pyfuse3.Operations):
             return False
         return node.made if isinstance(node, Link) else bool(node.attributes().mode & stat.S_IWUSR)
 
-    @handler
+    @change(1)
     def setxattr(self, inode: int, name: bytes, value: bytes, _ctx: RequestContext) -> None:
         node = self._with_xattr(inode, name)
         if isinstance(node, ConversationDirectory):
@@ -579,7 +627,7 @@ class Operations(pyfuse3.Operations):
             with node.held() as path:
                 os.setxattr(path, name, value)
 
-    @handler
+    @change(1)
     def removexattr(self, inode: int, name: bytes, _ctx: RequestContext) -> None:
         node = self._with_xattr(inode, name)
         if isinstance(node, ConversationDirectory):
@@ -606,35 +654,35 @@ class Operations(pyfuse3.Operations):
         self.lookups.add(node.ino)
         return entry
 
-    @handler
+    @change(1)
     def mknod(self, parent_inode: int, name: bytes, mode: int, _rdev: int, _ctx: RequestContext) -> EntryAttributes:
         return self._made(self.gestures.mknod(self._directory(parent_inode, name), name, mode))
 
-    @handler
+    @change(1)
     def mkdir(self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext) -> EntryAttributes:
         self.desk.programs.asks(ctx)
         return self._made(self.gestures.mkdir(self._directory(parent_inode, name), name, mode))
 
-    @handler
+    @change(1)
     def symlink(self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext) -> EntryAttributes:
         self.desk.programs.asks(ctx)
         return self._made(self.gestures.symlink(self._directory(parent_inode, name), name, target))
 
-    @handler
+    @change(1, 2)
     def link(self, inode: int, new_parent_inode: int, new_name: bytes, _ctx: RequestContext) -> EntryAttributes:
         directory = self._directory(new_parent_inode, new_name)
         return self._made(self.gestures.link(self.router.node(inode), directory, new_name))
 
-    @handler
+    @change(1)
     def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         self.desk.programs.asks(ctx)
         self.gestures.unlink(self._directory(parent_inode, name), name)
 
-    @handler
+    @change(1)
     def rmdir(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> None:
         self.gestures.rmdir(self._directory(parent_inode, name), name)
 
-    @handler
+    @change(1, 3)
     def rename(
         self,
         parent_inode_old: int,
@@ -648,7 +696,7 @@ class Operations(pyfuse3.Operations):
         old, new = self._directory(parent_inode_old, name_old), self._directory(parent_inode_new, name_new)
         self.gestures.rename(old, name_old, new, name_new, flags)
 
-    @handler
+    @change()
     def fsyncdir(self, fh: int, _datasync: bool) -> None:
         opened = self._directories.get(fh) or self._adopted(fh)
         self.gestures.sync_directory(opened.node)

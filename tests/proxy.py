@@ -22,6 +22,7 @@ class Proxy:
         """The seconds that each piece takes."""
         self._down = False
         self._stalled = False
+        self._held = threading.Event()
         self._losing = 0
         self._lost = threading.Event()
         self._scopes: set[trio.CancelScope] = set()
@@ -51,9 +52,14 @@ class Proxy:
         """Break all connections that there are."""
         trio.from_thread.run_sync(self._break, trio_token=self._token)
 
-    def stall(self) -> None:
-        """Pass nothing on until :meth:`heal`, and break nothing: a line whose other end is gone."""
+    def stall(self) -> threading.Event:
+        """Pass nothing on until :meth:`heal`, and break nothing: a line whose other end is gone.
+
+        Returns what says that something waits to be passed on.
+        """
+        self._held.clear()
         self._stalled = True
+        return self._held
 
     def lose_answers(self, count: int = 1) -> threading.Event:
         """Pass requests on, and break the connection in the place of the next answers; return what says it was done."""
@@ -99,6 +105,7 @@ class Proxy:
     ) -> None:
         while data := await source.receive_some(_CHUNK):
             while self._stalled:
+                self._held.set()
                 await trio.sleep(0.01)
             if self.delay:
                 await trio.sleep(self.delay)

@@ -25,26 +25,25 @@ class Bursts:
         self._seconds = seconds
         self._clock = clock
         self._programs = programs
-        self._program: Program | None = None
         self._last: dict[int, _Save] = {}
 
     def program(self) -> Program | None:
         """Return the program that a block is :meth:`by`, else that which makes the request; None if unknown."""
-        return self._program or self._programs.asking()
+        return self._programs.acting or self._programs.asking()
 
     @contextmanager
     def by(self, program: Program | None) -> Iterator[None]:
         """Do in the block what a program has asked for before, such as its saves."""
-        before, self._program = self._program, program
+        before, self._programs.acting = self._programs.acting, program
         try:
             yield
         finally:
-            self._program = before
+            self._programs.acting = before
 
     def tip(self, context: int) -> int:
         """Return the tip that the save before led to if the next one is in one version with it, else 0."""
         last = self._last.get(context)
-        if last is None or not self._seconds or last.program != self._program:
+        if last is None or not self._seconds or last.program != self._programs.acting:
             return 0
         if self._clock() - last.at > self._seconds:
             return 0
@@ -52,5 +51,5 @@ class Bursts:
 
     def saved(self, context: int, tip: int) -> None:
         """Record the tip that a save has led to."""
-        if self._program:
-            self._last[context] = _Save(self._program, tip, self._clock())
+        if self._programs.acting:
+            self._last[context] = _Save(self._programs.acting, tip, self._clock())

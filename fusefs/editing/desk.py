@@ -22,6 +22,7 @@ from fusefs.editing.programs import Programs
 from fusefs.editing.records import EventCommits
 from fusefs.editing.saves import Saves
 from fusefs.editing.scratch import Scratch
+from fusefs.editing.stand_in import StandIn
 from fusefs.editing.targets import Target, Targets
 from fusefs.editing.typed_names import TypedNames
 from fusefs.text.new_event import new_event
@@ -44,6 +45,7 @@ class Desk:
         self.clock = clock
         self.kernel = Kernel(tell)
         self.programs = Programs()
+        self.stand_in = StandIn(tree, self.programs)
         self.bursts = Bursts(self.programs, tree.store.settings.version_seconds, clock)
         self.scratch = Scratch(tree, self.programs)
         tree.new_projects |= self.scratch.projects()
@@ -55,9 +57,9 @@ class Desk:
         self.saves = Saves(router, self.inodes, self.records, self.drafts, clock)
         self.typed_names = TypedNames(tree, self.programs)
         self.new_events = NewEvents(self.saves, self.typed_names)
-        self.outputs = Outputs(self.inodes, self.records, self.drafts, clock)
+        self.outputs = Outputs(self.inodes, self.records, self.drafts, self.stand_in, clock)
         self.imports = Imports(self.inodes, self.drafts)
-        self.native = Sessions(router, self.inodes, clock)
+        self.native = Sessions(router, self.inodes, self.stand_in, clock)
 
     def check(self, view_id: int) -> None:
         """Drop outdated saves of a conversation: somebody else has changed it."""

@@ -33,6 +33,7 @@ from fusefs.editing.inode import Inodes, OrphanFile, ScratchRole
 from fusefs.editing.records import EventCommits
 from fusefs.editing.removal import Removing
 from fusefs.editing.scratch import ScratchFile
+from fusefs.editing.stand_in import StandIn
 from fusefs.inodes import Space
 from fusefs.tree.changes import Stale
 from fusefs.tree.node import Bytes, Directory, Node, OpenContent
@@ -120,7 +121,9 @@ class Outputs(Removing[Key, None]):
 
     what = "outputs"
 
-    def __init__(self, inodes: Inodes, records: EventCommits, drafts: Drafts, clock: Clock) -> None:
+    def __init__(
+        self, inodes: Inodes, records: EventCommits, drafts: Drafts, stand_in: StandIn, clock: Clock
+    ) -> None:
         super().__init__(clock, drafts)
         self._tree = inodes.tree
         self._kernel = inodes.kernel
@@ -131,7 +134,7 @@ class Outputs(Removing[Key, None]):
         self._closed: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
         self._waiting: dict[Key, _Waiting] = {}
         """Outputs that could not be kept, or reserved; of the thread alone."""
-        self._token: trio.lowlevel.TrioToken | None = None
+        self._stand_in = stand_in
         self._thread = threading.Thread(target=self._run, name="outputs", daemon=True)
 
     def asked(self, directory: Directory, name: bytes) -> Key | None:
@@ -236,8 +239,7 @@ class Outputs(Removing[Key, None]):
             os.utime(self.path(node.key), ns=(time_ns, time_ns))
 
     def start(self) -> None:
-        """Begin, with what an earlier mount left; called in the loop that answers requests."""
-        self._token = trio.lowlevel.current_trio_token()
+        """Begin, with what an earlier mount left."""
         for context, outputs, name in self._artifacts.left():
             self._closed.put(Key(self._tree.view_id(context), outputs, name))
         self._thread.start()
@@ -312,7 +314,7 @@ class Outputs(Removing[Key, None]):
         return waiting
 
     def _in_loop(self, call: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
-        return trio.from_thread.run_sync(call, *arguments, trio_token=self._token)
+        return self._stand_in.from_thread(call, *arguments, commits=True)
 
     def _take(self, key: Key) -> None:
         if self._in_loop(self._is_named_anew, key) or self._in_loop(self._is_open, key):

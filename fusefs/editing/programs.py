@@ -2,6 +2,8 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 from pyfuse3 import RequestContext
@@ -44,8 +46,19 @@ class Programs:
     def __init__(self) -> None:
         self.thread = 0
         """The thread that makes it; 0 if that cannot be told."""
+        self.acting: Program | None = None
+        """The program in whose name something is done that it has asked for before."""
         self._last: tuple[int, Program] | None = None
         self._until = 0.0
+
+    @contextmanager
+    def others(self) -> Iterator[None]:
+        """Have requests of others answered in the block, before this one goes on."""
+        before, self.acting = (self.thread, self.acting), None
+        try:
+            yield
+        finally:
+            self.thread, self.acting = before
 
     def asks(self, context: RequestContext | None) -> None:
         """Record the request that is about to be answered, None if it is nobody's."""

@@ -449,6 +449,11 @@ class Tree:
             if inodes.split(ino)[0] == Space.FIXED:
                 self._shared.add(ino)
 
+    def changing(self, changes: int) -> None:
+        """Count changes that are being made while others are answered: what is listed by then is not kept."""
+        self.opens.pause(changes)
+        self._opening.clear()
+
     def ask_again(self, view_id: int) -> None:
         """Have Python asked about all that shows records of a conversation: they are about to change, or have."""
         own = inodes.base(Space.PLACE, view_id)

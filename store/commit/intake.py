@@ -19,11 +19,12 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from blake3 import blake3
 
 from store import paths
+from store.commit import patience
 from store.commit.doomed import Doomed
 from store.commit.packer import Packer, Part
 from store.commit.pending import Waiting
@@ -653,7 +654,7 @@ class Intake:
                     self._outgoing_bytes += sum(len(record) for record, _hashes in new)
                     self._again += [hash_key(digest) for _record, hashes in new for digest in hashes]
             if self._outgoing_bytes > _OUTGOING_BYTES:
-                with self._sync_lock:
+                with patience.waiting(), self._sync_lock:
                     self._publish()
         except Exception as error:
             raise writer.failure(error) from error
@@ -670,7 +671,7 @@ class Intake:
         writer.check()
         try:
             # the first caller does it for all
-            with self._sync_lock:
+            with patience.waiting() if self.publish is not None else nullcontext(), self._sync_lock:
                 with self._append_lock:
                     places = self._unfiled[:]
                     end = writer.packs.end

@@ -496,7 +496,11 @@ class Writer:
             request.error = UsageError(
                 f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
             )
-        self.gathering.submit(fitting)
+        if not self.order.shared:
+            self.gathering.submit(fitting)
+            return
+        with patience.waiting([request.context for request in fitting if request.context]):
+            self.gathering.submit(fitting)
 
     @property
     def at_once(self) -> bool:
@@ -736,8 +740,10 @@ class Writer:
         entry = draft.close(NOWHERE if self.order.shared else self.packs.synced)
         encoded = entry_pieces(entry)
         self._make_room(sum(map(len, encoded)))
-        if self.order.shared and not self.order.append(self.seq, b"".join(encoded)):
-            return False
+        if self.order.shared:
+            if not self.order.append(self.seq, b"".join(encoded)):
+                return False
+            patience.over()
         self._publish(entry, encoded, draft.frames, draft.heads, draft.deleted)
         self._next_context = draft.next_context
         self._next_patch = draft.next_patch

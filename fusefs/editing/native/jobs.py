@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from fusefs.editing.delays import Clock, Quiet
 from fusefs.editing.inode import State
 from fusefs.editing.native.spool import COPY, Spool, pieces
+from fusefs.editing.stand_in import StandIn
 from fusefs.tree.native.paths import GONE, Parts
 from fusefs.tree.tree import Tree
 from store.errors import ConvfsError, StoreBusy
@@ -177,10 +178,11 @@ _AGAIN_SECONDS = 1.0
 class Worker:
     """Runs jobs in a thread, one after the other, and reports each to the loop. Jobs are called without arguments."""
 
-    def __init__(self, tree: Tree, clock: Clock) -> None:
+    def __init__(self, tree: Tree, stand_in: StandIn, clock: Clock) -> None:
         self.clock = clock
         self.again_at = 0.0
         """The time for what failed to be tried again."""
+        self.stand_in = stand_in
         self._tree = tree
         self._noted: dict[str, str] = {}
         """The last note on each thing in ``.convfs/errors/``."""
@@ -190,7 +192,7 @@ class Worker:
     def later(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Queue a job for a thread; the loop then calls ``done`` or ``failed``."""
         self.jobs.append((job, done, failed))
-        self._something.set()
+        self.wake()
 
     def failed(self, what: str, error: Exception) -> None:
         """Record that something could not be committed: it is tried again later."""
@@ -209,6 +211,9 @@ class Worker:
 
     def wake(self) -> None:
         """Wake the worker, so that writes are committed before long."""
+        self.stand_in.soon(self._wake)
+
+    def _wake(self) -> None:
         self._something.set()
 
     async def work(self) -> None:
@@ -216,7 +221,7 @@ class Worker:
         while self.jobs:
             job, done, failed = self.jobs.pop(0)
             try:
-                done(await trio.to_thread.run_sync(job))
+                await self.stand_in.make(done, await trio.to_thread.run_sync(job))
             except (ConvfsError, OSError) as error:
                 failed(error)
             except Exception as error:

@@ -228,7 +228,7 @@ class NewSessions:
         for tool, parts, is_session in await trio.to_thread.run_sync(self._left):
             try:
                 if is_session:
-                    self._take_up(tool, parts)
+                    await self._worker.stand_in.make(self._take_up, tool, parts)
                 else:
                     self._companions.note(tool, parts)
             except (ConvfsError, OSError) as error:

@@ -21,6 +21,7 @@ from fusefs.editing.native.new_sessions import NewSessions
 from fusefs.editing.native.spool import Spool, pieces
 from fusefs.editing.native.writer import QUIET_SECONDS, NativeWriter, SessionRole
 from fusefs.editing.scratch import ScratchFile, ScratchNode
+from fusefs.editing.stand_in import StandIn
 from fusefs.tree.native.files import NativeDirectory, SessionFile, SidecarFile
 from fusefs.tree.native.paths import GONE, KEY, SIDECARS, Parts
 from fusefs.tree.node import Node
@@ -36,13 +37,14 @@ from store.paths import HIDDEN_COPY
 class Sessions:
     """The files of sessions of one mount, and the folders that they are in."""
 
-    def __init__(self, router: Router, inodes: Inodes, clock: Clock) -> None:
+    def __init__(self, router: Router, inodes: Inodes, stand_in: StandIn, clock: Clock) -> None:
         self._router = router
         self._tree = tree = router.tree
         self._inodes = inodes
         self._scratch = inodes.scratch
         self._keeper = Keeper(tree.store)
-        self._worker = Worker(tree, clock)
+        self._stand_in = stand_in
+        self._worker = Worker(tree, stand_in, clock)
         self.writing = NativeWriter(router, inodes, self._worker)
         self.companions = Companions(inodes, self._worker)
         self.shared = SharedFiles(router, inodes, self._worker)
@@ -56,10 +58,13 @@ class Sessions:
             while worker.jobs or self.writing.waits or self.new.waits:
                 await worker.work()
                 if worker.clock() >= worker.again_at:
-                    self.writing.commit_waiting()
-                    self.new.settle_waiting()
+                    await self._stand_in.make(self._commit_waiting)
                 await trio.sleep(QUIET_SECONDS)
             await worker.wait()
+
+    def _commit_waiting(self) -> None:
+        self.writing.commit_waiting()
+        self.new.settle_waiting()
 
     def tick(self) -> None:
         """Commit all writes that have been quiet for a while, and those that could not be committed before."""

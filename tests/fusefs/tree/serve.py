@@ -11,6 +11,7 @@ has the disk fail to read any pack before ``{"unreadable": false}``. ``{"answere
 opens Python has not been asked about, of files and of directories, and ``{"known": path}`` how many inodes the kernel
 knows. With ``serving``, others are answered on a socket,
 too. With ``rebooted``, the machine has just been started. With ``descriptors=N``, the process may have so many at most.
+With ``patience=SECONDS``, changes wait so long for a space.
 """
 
 import errno
@@ -27,6 +28,7 @@ from typing import Any
 import trio
 
 from fusefs import mount, opens
+from fusefs.editing import stand_in
 from fusefs.operations import Operations
 from fusefs.text.render import FileRenderer
 from fusefs.tree.changes import Stale
@@ -156,6 +158,8 @@ async def beside(*, task_status: trio.TaskStatus[None]) -> None:
 for option in sys.argv[3:]:
     if option.startswith("descriptors="):
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(option.partition("=")[2]),) * 2)
+    if option.startswith("patience="):
+        stand_in.PATIENCE_SECONDS = float(option.partition("=")[2])
 
 with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as opened:
     threading.Thread(target=obey, args=(opened,), daemon=True).start()

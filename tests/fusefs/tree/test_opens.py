@@ -560,6 +560,9 @@ def test_only_reading_of_what_was_noted_is_answered(line: Line) -> None:
     assert line.release(handle)
     assert not line.opens.is_open(7)
     assert not line.release(handle), "it is not open any more"
+    line.opens.pause(1)
+    assert line.open(7) is None
+    line.opens.pause(-1)
     line.opens.drop(7)
     assert line.open(7) is None
 
@@ -611,6 +614,13 @@ def test_a_directory_is_opened_until_something_may_change(line: Line) -> None:
     assert not opened()
     line.opens.hold(-1)
     assert opened()
+    line.opens.pause(2)
+    line.opens.pause(-1)
+    assert not opened()
+    line.opens.note_directory(11, 60_000_000)
+    line.opens.pause(-1)
+    assert opened()
+    assert line.ask(OPENDIR, 11, OPEN_IN.pack(os.O_RDONLY, 0)) is None, "it was noted in a pause"
     line.opens.drop(9)
     assert not opened()
     line.opens.note_directory(9, 0)
