@@ -2,8 +2,12 @@
 
 One process asks every five milliseconds for a file that the kernel does not know, so that the daemon must answer, and
 for one of an event, by turns. Its slowest answer is told for each of the things done meanwhile: every conversation is
-given a label, and the label another name, a text is redacted, what was removed is collected, and all is sealed. What
-it takes while nothing else is done says what the machine itself holds up.
+given a label, and the label another name, a text is redacted, what was removed is collected, all is sealed, sessions
+are imported and indexed; and then all of that at once. What it takes while nothing else is done
+says what the machine itself holds up. Beside it stand the longest step of the daemon's loop, and the longest time for
+which another thread kept Python from it, both in processor time (``tests.bench.steps``).
+
+And the same in a space behind a line with a delay, and one that stops, while a conversation is changed.
 
 By itself: ``python -m tests.bench.stalls [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -13,12 +17,18 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench import corpus, mounts
+from fusefs.daemon.operations import file_turns
+from store.service.caller import Caller
+from store.shared import remote
+from store.shared.space import Place
+from tests.bench import corpus, mounts, steps
 from tests.bench.harness import (
     compared,
     fresh,
@@ -32,13 +42,24 @@ from tests.bench.harness import (
     run,
     seconds,
 )
+from tests.proxy import Proxy
+from tests.servers import Postgres
 
 EVENTS = 20
 PROJECTS = 20
 LABEL = "user.convfs.label.all"
 QUIET_SECONDS = 5
 SLOWEST = 0.05
-"""Seconds that the slowest answer to others may take."""
+"""Seconds that the slowest answer to others may take,"""
+LONGEST = 0.02
+"""… and seconds of processor time that the daemon may go without answering."""
+ANOTHER = "quixotic-marigold"
+"""Stands in the sessions that are imported meanwhile, in the place of what stands in the others."""
+_NOTED_SECONDS = 0.015
+_DELAY = 0.04
+"""Of a round trip, in seconds."""
+_STALL_SECONDS = 3.0
+_SAVES = 20
 
 PROBE = r"""
 import json, os, sys, time
@@ -63,16 +84,19 @@ print(json.dumps([taken[-1], taken[len(taken) * 99 // 100], len(taken)]))
 
 
 class Slowest(NamedTuple):
-    """Seconds of the slowest answer, of the slowest but one in a hundred, and that all of it took."""
+    """Seconds of the slowest answer, of the slowest but one in a hundred, and that all of it took; then of processor
+    time, of the longest step of the daemon's loop, and the longest time for which it was kept from going on.
+    """
 
     slowest: float
     nearly: float
     took: float
+    step: float = 0.0
+    held: float = 0.0
 
 
-def meanwhile(root: Path, files: list[str], do: Callable[[], object]) -> Slowest:
-    """Return how slow answers are while something is done."""
-
+def meanwhile(root: Path, files: list[str], do: Callable[[], object], told: Path | None = None) -> Slowest:
+    """Return how slow answers are while something is done; ``told`` is the file of the daemon's steps."""
     probe = subprocess.Popen(
         [sys.executable, "-c", PROBE, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -82,43 +106,73 @@ def meanwhile(root: Path, files: list[str], do: Callable[[], object]) -> Slowest
     probe.stdin.flush()
     probe.stdout.readline()
     began = time.perf_counter()
+    from_then_on = time.monotonic()
     try:
         do()
         took = time.perf_counter() - began
     finally:
-        told, _error = probe.communicate(timeout=120)
-    slowest, nearly, _count = json.loads(told)
-    return Slowest(slowest, nearly, took)
+        answer, _error = probe.communicate(timeout=120)
+    slowest, nearly, _count = json.loads(answer)
+    longest = {"loop": 0.0, "held": 0.0}
+    for step in reversed(steps.read(told, from_then_on, time.monotonic()) if told is not None else []):
+        longest[step.what] = step.seconds
+        if step.seconds >= _NOTED_SECONDS:
+            note(f"  {step.what} {seconds(step.seconds)}: {step.where}")
+    return Slowest(slowest, nearly, took, longest["loop"], longest["held"])
 
 
-def measure(store: Path, mountpoint: Path) -> dict[str, Slowest]:
-    """Do everything once to a mounted store; return what others waited meanwhile, at most."""
+def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
+    """Do everything once to a mounted store, and import the sessions ``more``; return what others waited meanwhile."""
     convfs = mounts.convfs_command(store)
-    with mounts.mounted(mounts.convfs(store), mountpoint, mountpoint.with_suffix(".log")) as mount:
+    told = mountpoint.with_suffix(".steps")
+    told.unlink(missing_ok=True)
+    command = (sys.executable, "-m", "tests.bench.steps", told, "--store", store, "mount", mountpoint, "--foreground")
+    with mounts.mounted(lambda _mountpoint: command, mountpoint, mountpoint.with_suffix(".log")) as mount:
         listed = mountpoint / "conversations"
         conversations = [path for project in sorted(listed.iterdir()) for path in sorted(project.iterdir())]
-        files = [str(next(iter(sorted((path / "events").iterdir())))) for path in conversations[:50]]
+        files = [str(min((path / "events").iterdir())) for path in conversations[:50]]
+        halves = sorted(more.iterdir())
 
-        def label() -> None:
-            for path in conversations:
-                os.setxattr(path, LABEL, b"")
+        def label(name: str = LABEL) -> None:
+            for path in conversations[: len(conversations) * 9 // 10]:
+                os.setxattr(path, name, b"")
 
         def remove() -> None:
             for path in conversations[-len(conversations) // 10 :]:
                 shutil.rmtree(path)
             run([*convfs, "prune", "--trash", "--yes"])
 
-        def redact() -> None:
+        def redact(text: str = corpus.NEEDLE) -> None:
             subprocess.run(
                 [*map(str, convfs), "redact", "--stdin", "--yes"],
-                input=corpus.NEEDLE,
+                input=text,
                 check=True,
                 capture_output=True,
                 text=True,
             )
 
+        def index() -> None:
+            run([*convfs, "import", halves[0]])
+            with Caller.of(store) as daemon:
+                while daemon.call(file_turns(0.0)).turns:
+                    time.sleep(0.1)
+
+        def all_at_once() -> None:
+            together: Sequence[Callable[[], object]] = [
+                lambda: run([*convfs, "import", halves[1]]),
+                lambda: run([*convfs, "gc"]),
+                lambda: run([*convfs, "seal"]),
+                lambda: redact(ANOTHER),
+                lambda: label(f"{LABEL}-2"),
+            ]
+            threads = [threading.Thread(target=one) for one in together]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
         by_label = mountpoint / "by-label"
-        done = {
+        done: dict[str, Callable[[], object]] = {
             "nothing else": lambda: subprocess.run(["sleep", str(QUIET_SECONDS)], check=True),
             "each conversation given a label": label,
             "the label given another name": lambda: os.rename(by_label / "all", by_label / "every"),
@@ -126,46 +180,116 @@ def measure(store: Path, mountpoint: Path) -> dict[str, Slowest]:
             "gc": lambda: run([*convfs, "gc"]),
             "seal": lambda: run([*convfs, "seal"]),
             "redact": redact,
+            "import, and indexing": index,
+            "all of these at once": all_at_once,
         }
         found = {}
         for name, do in done.items():
             note(f"stalls: {name}")
-            found[name] = meanwhile(mountpoint, files, do)
+            found[name] = meanwhile(mountpoint, files, do, told)
             mount.check_alive()
         return found
 
 
+class _Placed(NamedTuple):
+    """Sessions: those that a store begins with, and two folders of more."""
+
+    first: Path
+    more: Path
+    size: int
+
+
+def _sessions(directory: Path, work: Path, count: int) -> _Placed:
+    """Write sessions; a tenth of them, with another text to be redacted, is imported later, in two halves."""
+    size = corpus.write_corpus(directory / f"corpus-{count}x{EVENTS}", sessions=count, events=EVENTS, projects=PROJECTS)
+    placed = _Placed(work / "sessions", work / "more", size)
+    for number, path in enumerate(sorted((directory / f"corpus-{count}x{EVENTS}" / "projects").glob("*/*.jsonl"))):
+        late = number % 10 == 0
+        folder = placed.more / str(number % 20 // 10) if late else placed.first
+        to = folder / path.parent.name / path.name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(path.read_bytes().replace(corpus.NEEDLE.encode(), (ANOTHER if late else corpus.NEEDLE).encode()))
+    return placed
+
+
+def far(work: Path, sessions: Path) -> dict[str, Slowest]:
+    """Change a conversation in a mount of a space far away; return what others waited meanwhile, at most."""
+    with ExitStack() as held:
+        # PostgreSQL does not run as root, and must reach its directory
+        os.chmod(work, 0o755)
+        server = Postgres(work / "postgres", durable=True)
+        server.make()
+        server.start()
+        held.callback(server.stop)
+        line = held.enter_context(Proxy(server.port))
+        url = server.url().replace(f":{server.port}/", f":{line.port}/")
+        place = Place(postgres=url, objects=f"file://{work}/objects")
+        remote.init(place, "far")
+        remote.join(place, "far", work / "far", "far")
+        run([*mounts.convfs_command(work / "far"), "import", sessions])
+        root = held.enter_context(mounts.mounted(mounts.convfs(work / "far"), work / "mount", work / "far.log")).root
+        conversations = sorted((root / "conversations").glob("*/*/events"))
+        files = [str(min(path.iterdir())) for path in conversations[1:50]]
+        event = next(path for path in sorted(conversations[0].iterdir()) if path.name.endswith("-user.md"))
+
+        def save(count: int) -> None:
+            for number in range(count):
+                event.write_text(f"{event.read_text()}{number}\n")
+
+        def stalled() -> None:
+            saving = threading.Thread(target=save, args=(1,))
+            line.stall()
+            saving.start()
+            time.sleep(_STALL_SECONDS)
+            line.heal()
+            saving.join()
+
+        found = {"nothing else": meanwhile(root, files, lambda: time.sleep(QUIET_SECONDS))}
+        line.delay = _DELAY / 2
+        name = f"{_SAVES} saves behind {1000 * _DELAY:.0f} ms"
+        found[name] = meanwhile(root, files, lambda: save(_SAVES))
+        line.delay = 0.0
+        found["a save, and the line stops"] = meanwhile(root, files, stalled)
+        return found
+
+
 def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
-    """Import the conversations, mount the store, print the table; the work lies under ``directory``."""
+    """Import the conversations, mount the store, print the tables; the work lies under ``directory``."""
     work = fresh(directory / "stalls")
     count = 300 if quick else 3000
-    source = directory / f"corpus-{count}x{EVENTS}"
-    size = corpus.write_corpus(source, sessions=count, events=EVENTS, projects=PROJECTS)
-    note(f"stalls: importing {count} conversations, {megabytes(size)}")
-    run([*mounts.convfs_command(work / "store"), "import", source / "projects"])
+    placed = _sessions(directory, work, count)
+    note(f"stalls: importing {count} conversations, {megabytes(placed.size)}")
+    run([*mounts.convfs_command(work / "store"), "import", placed.first])
     samples: list[dict[str, Slowest]] = []
     for number in range(rounds or 1):
         copy = work / f"store-{number}"
         shutil.copytree(work / "store", copy)
-        samples.append(measure(copy, work / "mount"))
+        samples.append(measure(copy, work / "mount", placed.more))
         shutil.rmtree(copy)
+    middle = {
+        name: Slowest(*map(median, zip(*(sample[name] for sample in samples), strict=True))) for name in samples[0]
+    }
     print_table(
-        f"The slowest stat of others, {count} conversations of {megabytes(size)}",
-        ("meanwhile", "slowest", "99 of 100", "it took"),
-        [
-            (
-                name,
-                seconds(median(sample[name].slowest for sample in samples)),
-                seconds(median(sample[name].nearly for sample in samples)),
-                seconds(median(sample[name].took for sample in samples)),
-            )
-            for name in samples[0]
-        ],
-        "Commands that need the store to themselves (fsck, reindex) are refused while it is mounted.",
+        f"The slowest stat of others, {count} conversations of {megabytes(placed.size)}",
+        ("meanwhile", "slowest", "99 of 100", "it took", "longest step", "longest hold"),
+        [(name, *map(seconds, one)) for name, one in middle.items()],
+        "The last two are processor time: of a step of the daemon's loop, and of what kept it from going on."
+        " Commands that need the store to themselves (fsck, reindex) are refused while it is mounted.",
     )
-    for name in samples[0]:
-        slowest = median(sample[name].slowest for sample in samples)
-        compared(f"slowest stat of others, {name}", slowest, SLOWEST, seconds)
+    for name, one in middle.items():
+        compared(f"slowest stat of others, {name}", one.slowest, SLOWEST, seconds)
+        compared(f"longest step or hold, {name}", max(one.step, one.held), LONGEST, seconds)
+    note("stalls: in a space")
+    some = min(placed.more.iterdir())
+    away = far(work, some)
+    print_table(
+        "The slowest stat of others while one conversation is saved to in a space",
+        ("meanwhile", "slowest", "99 of 100", "it took"),
+        [(name, *map(seconds, one[:3])) for name, one in away.items()],
+        f"The server is PostgreSQL on this machine; the line to it stops for {_STALL_SECONDS:.0f} s.",
+    )
+    for name, one in away.items():
+        compared(f"slowest stat of others, in a space, {name}", one.slowest, SLOWEST, seconds)
 
 
 def main() -> None:
