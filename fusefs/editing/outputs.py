@@ -42,6 +42,7 @@ from fusefs.tree.tree import Key
 from store.artifacts.names import Output, kept_output, kept_outputs, listed_name, may_name
 from store.disk import durable, files
 from store.errors import ConvfsError, NotFound, StoreFailed, Unreachable
+from store.events.conversation import Outputs as Sort
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +187,7 @@ class Outputs(Removing[Key, None]):
         files.check()
         context = self.context(key)
         leaving = self._known.leaving(key)
-        begun = self._artifacts.begin(context, key.outputs, key.name, leaving=leaving, may_wait=True)
+        begun = self._artifacts.begin(context, key.outputs, key.name, leaving=leaving)
         listed = key._replace(name=begun)
         self.called(key, listed)
         if self._waits(listed):
@@ -242,7 +243,14 @@ class Outputs(Removing[Key, None]):
         """Begin, with what an earlier mount left."""
         for context, outputs, name in self._artifacts.left():
             self._closed.put(Key(self._tree.view_id(context), outputs, name))
+        self._artifacts.later = self._later
         self._thread.start()
+
+    def _later(self, context: int, outputs: Sort, name: str) -> None:
+        """Keep an output that a program has ended over the socket; called by any thread but the loop's."""
+        with suppress(trio.RunFinishedError):
+            # else the next start does
+            self._closed.put(Key(self._in_loop(self._tree.view_id, context), outputs, name))
 
     def keep(self, key: Key) -> None:
         """Keep an output that was closed. An empty one waits: programs make files before they write to them."""

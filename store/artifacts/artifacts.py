@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -78,6 +78,12 @@ class Artifacts:
         self._holder = holder
         self._numbering = threading.Lock()
         """Held while an output is given its number."""
+        self._renamed: dict[tuple[int, Outputs, str], str] = {}
+        """The names that outputs were given in the place of those that they had before: by context, sort and name."""
+        self.waiting: set[tuple[int, Outputs, str]] = set()
+        """The outputs that have ended while the space was away: context, sort and name."""
+        self.later: Callable[[int, Outputs, str], None] = lambda *ended: self.waiting.add(ended)
+        """Called with each of them: whoever sets this sees to it that it is kept once the space is back."""
 
     def listed(self, context: int, outputs: Outputs) -> dict[str, Output]:
         """Return the outputs of a conversation by name, those that are being written up to their current end."""
@@ -131,12 +137,11 @@ class Artifacts:
         *,
         parent: str = "",
         leaving: Set[str] = frozenset(),
-        may_wait: bool = False,
     ) -> str:
         """Begin an output with the name ``asked``, and return the name under which it is listed.
 
         ``parent`` is the id of the agent that started its agent; outputs that are ``leaving`` no longer hold a number.
-        With ``may_wait``, its number is left to :meth:`reserve` while the space is away. Raises as :func:`listed_name`.
+        Its number is left to :meth:`reserve` while the space is away. Raises as :func:`listed_name`.
         """
         with self._numbering:
             while True:
@@ -152,8 +157,6 @@ class Artifacts:
                 except Conflict:
                     continue
                 except Unreachable:
-                    if not may_wait:
-                        raise
                     bits = _UNRESERVED
                 os.close(self.open(context, outputs, name, bits=bits))
                 return name
@@ -234,6 +237,7 @@ class Artifacts:
                 names[name] = free
                 for old, new in names.items():
                     durable.replace(self.path(context, outputs, old), self.path(context, outputs, new))
+                    self._renamed[context, outputs, old] = new
             self.mark(context, outputs, free, reserved=True)
             return names
         return {}
@@ -261,13 +265,19 @@ class Artifacts:
         durable.make_directories(path.parent)
         return durable.open_file(path, create=True, bits=bits)
 
+    def name_now(self, context: int, outputs: Outputs, name: str) -> str:
+        """Return the name of an output that was begun as ``name``: it may have got another number since."""
+        while not self.path(context, outputs, name).exists() and (now := self._renamed.get((context, outputs, name))):
+            name = now
+        return name
+
     def add(self, context: int, outputs: Outputs, name: str, data: bytes, at: int | None = None) -> int:
         """Append to an output; return its length in bytes.
 
         ``at`` is the length before: of a repeated piece, only the missing part is added. Raises Conflict if the output
         is shorter.
         """
-        fd = self._growing(context, outputs, name)
+        fd = self._growing(context, outputs, self.name_now(context, outputs, name))
         try:
             size = os.fstat(fd).st_size
             at = size if at is None else at
@@ -279,7 +289,31 @@ class Artifacts:
             os.close(fd)
 
     def end(self, context: int, outputs: Outputs, name: str) -> Output:
-        """Keep a written output, durably. An output that has ended is returned as it is."""
+        """Keep a written output, durably. An output that has ended is returned as it is.
+
+        While the space is away, its bytes are made durable on this disk, and it is kept :attr:`later`: it has no blob
+        until then.
+        """
+        try:
+            return self._end(context, outputs, self.name_now(context, outputs, name))
+        except Unreachable:
+            name = self.name_now(context, outputs, name)
+            output = self._synced(context, outputs, name)
+            self.later(context, outputs, name)
+            return output
+
+    def _synced(self, context: int, outputs: Outputs, name: str) -> Output:
+        """Make what was written of an output durable on this disk, and return it."""
+        fd = self._growing(context, outputs, name)
+        try:
+            durable.fdatasync(fd)
+            durable.sync_directory(self._folder(context, outputs))
+            status = os.fstat(fd)
+            return Output(name, status.st_size, status.st_mtime_ns)
+        finally:
+            os.close(fd)
+
+    def _end(self, context: int, outputs: Outputs, name: str) -> Output:
         try:
             name = self.reserve(context, outputs, name)
             fd = self._growing(context, outputs, name)
@@ -367,9 +401,21 @@ class Artifacts:
             # first: these may get other names
             with suppress(ConvfsError, OSError):
                 self.reserve(context, outputs, name)
-        for context, outputs, name in list(self.left()):
+        self._keep_all(list(self.left()))
+
+    def settle_waiting(self) -> None:
+        """Keep the outputs that are :attr:`waiting`; those that still have to are again."""
+        ended = list(self.waiting)
+        self.waiting.difference_update(ended)
+        self._keep_all(ended)
+
+    def _keep_all(self, ended: Iterable[tuple[int, Outputs, str]]) -> None:
+        for context, outputs, name in ended:
             try:
                 self.end(context, outputs, name)
+            except NotFound:
+                # it was removed, or its conversation was
+                continue
             except (ConvfsError, OSError) as error:
                 log.error("%s/%s of context %d is kept at the next start: %s", outputs.directory, name, context, error)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from store.errors import ConvfsError
 from store.events.conversation import Change
@@ -24,6 +25,9 @@ from store.service.naming import Names
 from store.service.upkeep import ArchivingJob, Collecting, SealingJob, SpaceSealingJob
 from store.store import Store
 from store.upkeep.idle import Abreast, Idle
+
+if TYPE_CHECKING:
+    from store.shared.replica import Replica
 
 _log = logging.getLogger(__name__)
 
@@ -190,10 +194,25 @@ def _name(names: Names, changed: _Changed) -> None:
             names.give(contexts, changed.closed.is_set)
 
 
+class OutputsJob:
+    """A job: keeps the outputs that have ended while the space was away, once it is back. A mount does so itself."""
+
+    def __init__(self, store: Store, replica: "Replica") -> None:
+        self._artifacts = store.artifacts
+        self._replica = replica
+
+    def step(self) -> bool:
+        """See :class:`store.upkeep.idle.Job`."""
+        if self._artifacts.waiting and not self._replica.status():
+            self._artifacts.settle_waiting()
+        return False
+
+
 _ARCHIVE_SECONDS = 600.0
 _CHECK_SECONDS = 3600.0
 _COLLECT_SECONDS = 600.0
 _INDEX_SECONDS = 2.0
+_KEEP_SECONDS = 1.0
 _REST_SECONDS = 15.0
 _COUNT_SECONDS = 30.0
 _PRUNE_SECONDS = 3600.0
@@ -220,6 +239,8 @@ def in_background(store: Store) -> Iterator[Idle]:
     idle.add(store.files.check, _CHECK_SECONDS, at_once=True)
     idle.add(AbandonedJob(store), _ABANDONED_SECONDS, at_once=True)
     idle.add(RestingJob(store), _REST_SECONDS)
+    if store.replica is not None:
+        idle.add(OutputsJob(store, store.replica), _KEEP_SECONDS)
     if not store.files.read_only:
         idle.add(collecting, _COLLECT_SECONDS)
         for job in sealing:

@@ -316,14 +316,15 @@ def add_output(holder: Holder, context: int, sort: str, name: str, data: bytes, 
 
 @CALLS.call(302)
 def end_output(holder: Holder, context: int, sort: str, name: str) -> Output:
-    """Keep an output that was written: durable when it returns."""
+    """Keep an output that was written: durable when it returns, if only on this disk while the space is away."""
     return holder.store.artifacts.end(context, _sort(sort), name)
 
 
 @CALLS.call(303, brief=True, repeats=False)
 def drop_output(holder: Holder, context: int, sort: str, name: str) -> None:
     """Drop what is being written under a name."""
-    holder.store.artifacts.drop(context, _sort(sort), name)
+    artifacts = holder.store.artifacts
+    artifacts.drop(context, _sort(sort), artifacts.name_now(context, _sort(sort), name))
 
 
 @CALLS.pages(304)

@@ -144,7 +144,7 @@ class RemoteArtifacts:
         return self._client.ask(structs.replace(ask, repeats=at is not None))
 
     def end(self, context: int, outputs: Outputs, name: str) -> Output:
-        """Keep an output that was written: durable when it returns."""
+        """Keep an output that was written: durable when it returns. It has no blob while the space is away."""
         return self._client.ask(calls.end_output(context, outputs.scheme, name))
 
     def drop(self, context: int, outputs: Outputs, name: str) -> None:

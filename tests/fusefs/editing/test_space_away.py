@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +10,8 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.events.conversation import AGENTS, ARTIFACTS, BEGUN
+from store.service.client import Client, RemoteArtifacts
+from store.service.server import Service, serving
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
@@ -40,8 +42,8 @@ class Two:
         let_in(self.roots[0], self.roots[1], "b", places[1])
         self.other = held.enter_context(Store.open(self.roots[1], renderer=FileRenderer()))
 
-    def mount(self, held: ExitStack) -> Talk:
-        return Talk(held.enter_context(mounted(self.roots[0])))
+    def mount(self, held: ExitStack, *options: str) -> Talk:
+        return Talk(held.enter_context(mounted(self.roots[0], *options)))
 
     def kept_there(self) -> dict[str, bytes]:
         """Return the outputs that the other machine has."""
@@ -291,3 +293,69 @@ def test_a_file_that_is_saved_again_and_again_while_the_space_is_away(two: Two) 
     assert b"Round 11" in payloads
     assert b"Number 11" in payloads
     assert b"The third and last" in payloads
+
+
+def write(over: RemoteArtifacts, context: int, away: Callable[[], None]) -> None:
+    """Write two outputs over a socket, of which one is written to once more when the space is back."""
+    ended = over.begin(context, ARTIFACTS, "make")
+    begun = over.begin(context, ARTIFACTS, "test")
+    assert (ended, begun) == ("0.make.log", "1.test.log")
+    assert over.add(context, ARTIFACTS, ended, b"one\n", 0) == 4
+    assert over.add(context, ARTIFACTS, begun, b"two\n", 0) == 4
+    output = over.end(context, ARTIFACTS, ended)
+    assert (output.name, output.size, output.blob) == (ended, 4, None)
+    assert sorted(over.listed(context, ARTIFACTS)) == [ended, begun]
+    away()
+    until(
+        lambda: any(
+            output.blob for output in over.listed(context, ARTIFACTS).values() if output.name.endswith("make.log")
+        )
+    )
+    assert over.add(context, ARTIFACTS, begun, b"three\n", 4) == 10
+    assert over.end(context, ARTIFACTS, begun).blob is not None
+
+
+def check(two: Two, over: RemoteArtifacts) -> None:
+    """Write outputs while the space is away, in which another machine takes the number of the first one meanwhile."""
+
+    def taken() -> None:
+        two.write_there("make", b"another\n")
+        two.lines[0].heal()
+
+    two.lines[0].cut()
+    write(over, two.context, taken)
+    kept = two.kept_there()
+    assert sorted(kept.values()) == [b"another\n", b"one\n", b"two\nthree\n"]
+    assert kept["0.make.log"] == b"another\n"
+    assert two.nothing_is_reserved()
+
+
+def test_outputs_that_are_written_over_the_socket_of_a_mount_are_kept_later(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held, "serving")
+        check(two, RemoteArtifacts(held.enter_context(Client.of(two.roots[0]))))
+        assert lists(talk) == two.kept_there()
+        until(lambda: talk.errors == "")
+
+
+@pytest.mark.logs("cannot be reached", sometimes=True)
+def test_outputs_that_are_written_over_the_socket_of_a_service_are_kept_later(two: Two) -> None:
+    with ExitStack() as held:
+        store = held.enter_context(Store.open(two.roots[0], renderer=FileRenderer()))
+        held.enter_context(serving(Service(store, ())))
+        check(two, RemoteArtifacts(held.enter_context(Client.of(two.roots[0]))))
+
+
+@pytest.mark.logs("cannot be reached", sometimes=True)
+def test_outputs_of_a_service_that_ends_while_the_space_is_away_are_kept_by_the_next(two: Two) -> None:
+    with ExitStack() as held:
+        store = held.enter_context(Store.open(two.roots[0], renderer=FileRenderer()))
+        two.lines[0].cut()
+        name = store.artifacts.begin(two.context, ARTIFACTS, "make")
+        store.artifacts.add(two.context, ARTIFACTS, name, b"one\n")
+        assert store.artifacts.end(two.context, ARTIFACTS, name).blob is None
+    two.lines[0].heal()
+    with ExitStack() as held:
+        talk = two.mount(held)
+        until(lambda: two.kept_there() == {"0.make.log": b"one\n"})
+        assert lists(talk) == {"0.make.log": b"one\n"}

@@ -332,7 +332,7 @@ def begun_while_away(team: Team) -> tuple[Store, Store, int]:
     b.writer.catch_up()
     away = team.space.rename(team.space.with_name("away"))
     for asked in ("Explore", "0-Explore.Read", "0-Explore.0-Read.Grep", "0-Explore.Read"):
-        name = b.artifacts.begin(context, AGENTS, asked, may_wait=True)
+        name = b.artifacts.begin(context, AGENTS, asked)
         b.artifacts.add(context, AGENTS, name, name.encode())
     away.rename(team.space)
     for asked in ("Explore", "0-Explore.Read"):
@@ -367,11 +367,9 @@ def test_what_an_agent_without_a_number_starts_gets_none_before_it(team: Team) -
     store = team.open("a")
     context = store.contexts.create(metadata={"project": "shop", "name": "first"}).context
     away = team.space.rename(team.space.with_name("away"))
-    store.artifacts.begin(context, AGENTS, "Explore", may_wait=True)
+    store.artifacts.begin(context, AGENTS, "Explore")
     away.rename(team.space)
-    with pytest.raises(Unreachable, match=r"0-Explore\.md is not reserved yet"):
-        store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore")
-    assert store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore", may_wait=True) == "0-Explore.0-Read.md"
+    assert store.artifacts.begin(context, AGENTS, "Read", parent="0-Explore") == "0-Explore.0-Read.md"
     assert not store.artifacts.is_reserved(context, AGENTS, "0-Explore.0-Read.md")
     assert store.artifacts.reserve(context, AGENTS, "0-Explore.0-Read.md") == "0-Explore.0-Read.md"
     assert store.artifacts.is_reserved(context, AGENTS, "0-Explore.md")
