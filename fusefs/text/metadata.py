@@ -8,7 +8,7 @@ import msgspec
 
 from fusefs.text.grammar import timestamp
 from fusefs.text.parse import ParseError
-from store.events.conversation import Conversation, is_output
+from store.events.conversation import BEGUN, Conversation, is_output
 from store.settings import OVERRIDING
 
 SETTABLE: Mapping[str, object] = {"title": "", "labels": [], "pinned": False, "archived": False}
@@ -24,6 +24,7 @@ _GROWING = ("records", "events", "updated")
 
 _KEPT_FOR_PROGRAMS = frozenset(
     {
+        BEGUN,
         "begins",
         "born",
         "called",

@@ -75,6 +75,22 @@ def lists(talk: Talk) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in sorted(os.listdir(directory))}
 
 
+def test_the_metadata_that_a_program_reads_says_nothing_of_outputs_that_are_being_written(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        before = (talk.root / "metadata.json").read_text().partition('"updated"')[0]
+        with (talk.root / "artifacts" / "make").open("wb", buffering=0) as writing:
+            writing.write(b"one\n")
+            assert not two.nothing_is_reserved()
+            now = (talk.root / "metadata.json").read_text()
+            assert now.partition('"updated"')[0] == before
+            assert "make" not in now
+        # it may be kept before this is written, or after
+        (talk.root / "metadata.json").write_text(now.replace('"pinned": false', '"pinned": true'))
+        until(lambda: two.kept_there() == {"0.make.log": b"one\n"})
+        assert '"pinned": true' in (talk.root / "metadata.json").read_text()
+
+
 def test_an_output_that_is_begun_while_the_space_is_away_is_kept_later(two: Two) -> None:
     with ExitStack() as held:
         talk = two.mount(held)
