@@ -80,10 +80,17 @@ def note(records: Records, generation: Generation) -> None:
             return
 
 
-def say(records: Records, number: int, seen: Seen) -> None:
-    """Have a replica say that it is there."""
-    record = records.record(f"{SEEN}{number:06}")
-    records.swap(record.key, record.version, msgspec.json.encode(seen))
+def say(records: Records, number: int, seen: Seen, version: int | None = None) -> int | None:
+    """Have a replica say that it is there; return the version of its record then, None if another process said so.
+
+    ``version`` is that of the record now, if it is known.
+    """
+    key, value = f"{SEEN}{number:06}", msgspec.json.encode(seen)
+    if version is None or not records.swap(key, version, value):
+        version = records.record(key).version
+        if not records.swap(key, version, value):
+            return None
+    return version + 1
 
 
 def seen(records: Records) -> dict[int, Seen]:

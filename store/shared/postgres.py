@@ -431,6 +431,12 @@ def risks(url: str) -> list[str]:
     return [f"{name} = off" for (name,) in found]
 
 
+_ABOUT_SCHEMA: LiteralString = (
+    "obj_description(pg_namespace.oid, 'pg_namespace'), pg_get_userbyid(nspowner),"
+    " pg_has_role(session_user, nspowner, 'MEMBER')"
+)
+
+
 class _Schema(NamedTuple):
     """The schema of a server: its version, the login that owns it, and whether this one can do what that can."""
 
@@ -440,13 +446,12 @@ class _Schema(NamedTuple):
 
 
 def _schema(connection: Connection[tuple[Any, ...]]) -> _Schema | None:
-    found = connection.execute(
-        "SELECT obj_description(oid, 'pg_namespace'), pg_get_userbyid(nspowner),"
-        " pg_has_role(session_user, nspowner, 'MEMBER') FROM pg_namespace WHERE nspname = 'convfs'"
-    ).fetchone()
-    if found is None:
-        return None
-    said, owner, owned = found
+    found = connection.execute(f"SELECT {_ABOUT_SCHEMA} FROM pg_namespace WHERE nspname = 'convfs'").fetchone()
+    return None if found is None else _read_schema(found)
+
+
+def _read_schema(row: tuple[Any, ...]) -> _Schema:
+    said, owner, owned = row
     number = (said or "").removeprefix(_SAYS.format(""))
     return _Schema(int(number) if number.isdecimal() else 0, owner, owned)
 
@@ -507,15 +512,14 @@ class Postgres:
         self._last: Entry | None = None
         """The last entry that is known to be there."""
         self._listening: Connection[tuple[Any, ...]] | None = None
+        self._stays = False
+        """True once somebody has waited for entries of others: from then on they are listened for."""
         self._told = 0.0
         """When others were told last."""
         self._woken, self._placed = os.eventfd(0, os.EFD_CLOEXEC), os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._closed = threading.Event()
         try:
-            self._ask(self._look_at_schema)
-            found = self._ask(
-                lambda connection: connection.execute("SELECT * FROM convfs.find_space(%s)", (name,)).fetchone()
-            )
+            found = self._ask(self._find)
         except Unreachable as error:
             self._let_go()
             if isinstance(error.__cause__, psycopg.errors.UndefinedFunction | psycopg.errors.InvalidSchemaName):
@@ -530,6 +534,22 @@ class Postgres:
             raise FormatTooNew(f"the space {name} has format {found[1]}; this convfs knows {FORMAT}: update it")
         self._channel = sql.Identifier(f"convfs_{self.id.hex()}")
         threading.Thread(target=self._watch, name="convfs-watching", daemon=True).start()
+
+    def _find(self, connection: Connection[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+        """Return the id and the format of the space, None if there is none; bring older functions up to date.
+
+        In one round trip, unless they are older.
+        """
+        with suppress(psycopg.errors.UndefinedFunction):
+            found = connection.execute(
+                f"SELECT one.id, one.format, {_ABOUT_SCHEMA} FROM pg_namespace"
+                " LEFT JOIN convfs.find_space(%s) AS one ON true WHERE nspname = 'convfs'",
+                (self._name,),
+            ).fetchone()
+            if found is None or _read_schema(found[2:]).version >= VERSION:
+                return found if found and found[0] else None
+        self._look_at_schema(connection)
+        return connection.execute("SELECT * FROM convfs.find_space(%s)", (self._name,)).fetchone()
 
     def _look_at_schema(self, connection: Connection[tuple[Any, ...]]) -> None:
         known = _schema(connection)
@@ -691,6 +711,12 @@ class Postgres:
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
+        if not self._stays:
+            # a command is done before anything comes: it needs no connection to listen on
+            self._stays = True
+            ready, _, _ = select.select([self._woken, self._placed], [], [], seconds)
+            if ready != [self._placed]:
+                return
         listening = self._listen()
         told = [listening.fileno()] if listening is not None else []
         while (rest := until - time.monotonic()) > 0:

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from store.commit.writer import Writer
 from store.disk.head_format import HeadFrame, Held, Redacted, decode_all
 from store.disk.journal_format import decode_entry
@@ -59,6 +61,12 @@ class Redactions:
         self.holder = 0
         """The replica for whose redaction commits wait."""
         self._due: Redacted | None = None
+        self.last = generations.Generation()
+        """The last redaction of the space, as it was when that was looked at."""
+        self._said = Seen()
+        """The last that this replica has said of itself."""
+        self._said_version: int | None = None
+        """The version of the record with that; None if it is not known."""
         self.owes = False
         """True while the space was not purged since a redaction that it has applied, or it has keys from before."""
 
@@ -74,12 +82,15 @@ class Redactions:
         """The redaction that comes next; None if there is none."""
         return self._due if self._due is not None and self._due.generation > self.generation else None
 
+    def look(self, space: Space) -> None:
+        """Look at the last redaction of the space."""
+        self.last = generations.current(space.records)
+
     def begin(self, space: Space) -> None:
         """Have a new replica begin with the space as it is, and one that has lost what it has applied with its log."""
-        if self.generation:
-            return
-        last = generations.current(space.records)
-        if not last.generation:
+        self.look(space)
+        last = self.last
+        if self.generation or not last.generation:
             return
         generation = last.generation if last.purged else 0
         if self._writer.seq:
@@ -153,21 +164,36 @@ class Redactions:
 
     # -- saying so -------------------------------------------------------------------------------------------------
 
-    def say(self, space: Space, access: Access | None, administers: bool) -> None:
-        """Say in the space that this replica is there, and which redaction it has done.
+    @property
+    def is_done(self) -> bool:
+        """True if this replica has applied the last redaction, and the space was purged, when that was looked at."""
+        return self.last.purged and self.last.generation == self.generation
+
+    @property
+    def has_news(self) -> bool:
+        """True if there is anything else to be said of this replica than was said last."""
+        return structs.replace(self._seen(), ms=0) != structs.replace(self._said, ms=0)
+
+    def say(self, space: Space, access: Access | None, administers: Callable[[], bool]) -> None:
+        """Say in the space that this replica is there, and which redaction it has done, as :meth:`look` has found them.
 
         If the space has been purged, it gives up its keys from before that.
         """
         if self._member.only_follows:
             # it has the number of the replica that it was made beside, which may not have come as far
             return
-        last, generation = generations.current(space.records), self.generation
+        last, generation = self.last, self.generation
         self.owes = generation > 0 and last.generation <= generation and not self._done(last, access)
-        now = self._published.now
-        seen = Seen(now_ms(), self._writer.seq, generation - self.owes, now.dropped, now.collected)
-        generations.say(space.records, self._member.number, seen)
-        if administers:
+        seen = self._seen()
+        self._said_version = generations.say(space.records, self._member.number, seen, self._said_version)
+        self._said = Seen() if self._said_version is None else seen
+        # mostly there is none: then nobody is asked who may remove it
+        if last.key and administers():
             generations.forget_patch(space, _revoked(_standing(access)))
+
+    def _seen(self) -> Seen:
+        now = self._published.now
+        return Seen(now_ms(), self._writer.seq, self.generation - self.owes, now.dropped, now.collected)
 
     def _done(self, last: generations.Generation, access: Access | None) -> bool:
         """Give up the keys from before the last redaction, if it was purged; return whether they are."""

@@ -152,7 +152,8 @@ class Replica:
         """Catch up if the space can be reached, and go on in the background."""
         try:
             self._catch_up()
-            self.redactions.complete()
+            if not self.redactions.is_done:
+                self.redactions.complete()
         except (Unreachable, StoreFull) as error:
             self._note_away(error)
         except StoreFailed as error:
@@ -173,8 +174,8 @@ class Replica:
         with self._connecting:
             if self._space is not None:
                 with suppress(StoreFailed):
-                    if self._verified:
-                        self._say(self._space)
+                    if self._verified and self.redactions.has_news:
+                        self._say_as_looked(self._space)
                 self._space.close()
                 self._space = None
                 self.history.keep(self._writer.seq)
@@ -338,10 +339,10 @@ class Replica:
             self._packs = Packs(self._space, self.member.number)
         self._verify(self._space)
         self.holdings.check(self._packs)
-        self.holdings.cache.keeps = generations.current(self._space.records).purged
+        self.holdings.cache.keeps = self.redactions.last.purged
         self._packs.known(self._published.now.taken)
         self._verified = True
-        self._say(self._space)
+        self._say_as_looked(self._space)
         self._prepare()
         return self._space, self._packs
 
@@ -630,8 +631,12 @@ class Replica:
         self._say(self.connected()[0])
 
     def _say(self, space: Space) -> None:
+        self.redactions.look(space)
+        self._say_as_looked(space)
+
+    def _say_as_looked(self, space: Space) -> None:
         self._says_at = time.monotonic() + SAY_SECONDS
-        self.redactions.say(space, self.access, self.administers)
+        self.redactions.say(space, self.access, lambda: self.administers)
 
     def _wait(self, space: Space, expected: int) -> bool:
         """Wait while another machine redacts; return False if it, or somebody, has gone on."""

@@ -5,7 +5,7 @@ One of the stores may be a replica of a space on PostgreSQL and S3, which run on
 By itself: ``python -m tests.bench.transfer [--quick] [--rounds N] [--dir DIR]``.
 """
 
-import os
+import resource
 import shutil
 import sys
 import time
@@ -46,15 +46,20 @@ from tests.spaces import let_in
 
 _TYPE = "bench"
 _AT_ONCE = 1000
+_PULLS = 7
 _IDENTITY = ("-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0")
 
 
 def spent(work: Callable[[], object]) -> float:
     """Return the processor time of what ``work`` runs, in seconds."""
-    before = os.times()
+    before = _used()
     work()
-    after = os.times()
-    return sum(after[:4]) - sum(before[:4])
+    return _used() - before
+
+
+def _used() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) -> None:
@@ -179,7 +184,7 @@ def _one_of_many(work: Path, count: int) -> None:
         all_of_them = time.process_time() - began
         reached = Reached(own.position, reached_by(giving, taking)[1].position)
         found = []
-        for number in range(5):
+        for number in range(_PULLS):
             here.contexts.append(1 + number * count // 7, b"one more turn", _TYPE)
             began = time.process_time()
             own, other = reached_by(giving, taking)
@@ -197,6 +202,7 @@ def _one_of_many(work: Path, count: int) -> None:
     command = spent(lambda: run(pull))
     with _servers() as place:
         from_a_space = _out_of_a_space(fresh(work / "space"), count, place)
+    over_a_directory = _out_of_a_space(fresh(work / "shared"), count, Place(str(fresh(work / "server"))))
     print_table(
         f"One new turn among {count} conversations",
         ("", "processor time"),
@@ -205,11 +211,12 @@ def _one_of_many(work: Path, count: int) -> None:
             ("one new turn", seconds(median(found))),
             ("the command, where nothing is known of the other store", seconds(first)),
             ("the command, with one new turn", seconds(command)),
-            ("the command, with one new turn of another replica", seconds(from_a_space)),
+            ("the command, with one new turn of another replica, over servers", seconds(from_a_space)),
+            ("the same, over a directory", seconds(over_a_directory)),
             ("the command's start", seconds(spent(lambda: run([sys.executable, "-m", "fusefs.cli", "--version"])))),
         ],
-        "Conversations of one turn each. The command opens both stores, and closes them. One may be a replica of a"
-        " space on PostgreSQL and S3, encrypted, to which the turn came from another one.",
+        "Conversations of one turn each. The command opens both stores, and closes them. One may be a replica of an"
+        " encrypted space, on PostgreSQL and S3 or in a directory, to which the turn came from another one.",
     )
 
 
@@ -226,7 +233,7 @@ def _out_of_a_space(work: Path, count: int, place: Place) -> float:
     pull = [*mounts.convfs_command(work / "elsewhere"), "pull", theirs]
     run(pull)
     found = []
-    for number in range(5):
+    for number in range(_PULLS):
         with Store.open(ours, renderer=FileRenderer()) as store:
             store.contexts.append(1 + number * count // 7, b"one more turn", _TYPE)
         found.append(spent(lambda: run(pull)))

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from fusefs.cli.main import main
 from store.errors import NotFound, Unreachable, UsageError
-from store.shared import bucket, postgres, remote
+from store.shared import bucket, postgres, remote, replica
 from store.shared.space import Place
 from store.store import Store
 from tests.servers import S3, Postgres, free_ports
@@ -51,6 +53,36 @@ def test_a_server_elsewhere_is_only_spoken_to_over_tls(url: str) -> None:
 )
 def test_servers_that_may_be_spoken_to(url: str) -> None:
     postgres.check(url)
+
+
+def test_who_opens_a_replica_for_a_moment_asks_its_server_little(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+) -> None:
+    place = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    remote.init(place, "brief")
+    remote.join(place, "brief", memory_path / "a")
+    Store.open(memory_path / "a").close()
+    asked: list[str] = []
+    connected: list[str] = []
+    execute, connect = psycopg.Connection.execute, psycopg.connect
+
+    def asking(connection: psycopg.Connection[Any], query: Any, *given: Any, **more: Any) -> Any:  # noqa: ANN401  (those of psycopg)
+        asked.append(f"{query} {given}")
+        return execute(connection, query, *given, **more)
+
+    def connecting(url: str, **more: Any) -> Any:  # noqa: ANN401  (those of psycopg)
+        connected.append(url)
+        return connect(url, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "execute", asking)
+        patch.setattr(psycopg, "connect", connecting)
+        # on a busy machine it is more than a moment
+        patch.setattr(replica, "_LOOK_SECONDS", 60.0)
+        Store.open(memory_path / "a").close()
+    assert len(connected) == 1, asked
+    assert len(asked) <= 11, asked
+    assert sum("'redaction'" in one for one in asked) == 1
 
 
 def test_the_environment_may_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
