@@ -399,7 +399,6 @@ class _Run(Struct):
         """Import a file of many conversations; return whether it is one."""
         self._commit_waiting()
         path = path_text(source.path)
-        scratch = self._scratch() if is_rendered(format_) else None
         for _time in range(_PATIENCE):
             unclaimed = Unclaimed.now(self.store)
             known, group = self._file(source.path), Group(self.store)
@@ -412,7 +411,7 @@ class _Run(Struct):
                 unclaimed,
                 by_hand=self.by_hand,
                 pruned=self.pruned,
-                scratch=scratch,
+                scratch=self._scratch if is_rendered(format_) else None,
             )
             found = file.run(self.progress, dry_run=self.dry_run)
             if not file.overtaken:

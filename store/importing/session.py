@@ -413,7 +413,7 @@ class FileImport(_Import):
     """Imports a file of many conversations; ``file`` is the context of the file. Used once.
 
     Nothing else waits in ``group``. ``by_hand``: the original of a rendered file is kept. ``pruned``: conversations
-    that were here and were deleted for good are brought in, too. ``scratch`` is where a rendition is made.
+    that were here and were deleted for good are brought in, too. ``scratch`` returns where a rendition is made.
     """
 
     _imported: ImportedFile | None
@@ -429,10 +429,10 @@ class FileImport(_Import):
         *,
         by_hand: bool = True,
         pruned: bool = False,
-        scratch: Path | None = None,
+        scratch: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
-        self._scratch = scratch or store.files.aside.scratch
+        self._scratch = scratch or (lambda: store.files.aside.scratch)
         self._by_hand = by_hand
         self._with_pruned = pruned
         self._file = file.id if file else 0
@@ -470,7 +470,7 @@ class FileImport(_Import):
         stamps = stamps_of(source)
         marks = {} if dry_run else self._format.reached(source)
         with (
-            rendition(self._scratch, self._format, source) as rendered,
+            rendition(self._scratch(), self._format, source) as rendered,
             Snapshot(rendered or source.main, self._store.files.aside.scratch) as snapshot,
         ):
             prefix = "" if dry_run else hash_of_large(snapshot.data, snapshot.passed).hex()
