@@ -207,7 +207,8 @@ class Format(Protocol):
     kept: Sequence[str] = ()
     """The places of sessions: ``~``, ``$NAME`` (passed over where it is not set), ``*``.
 
-    ``./`` is where one works, ``.../`` that or the nearest folder above which has such a place.
+    ``./`` is where one works, ``.../`` that or the nearest folder above which has such a place. ``FILE#PLACE/NAME`` is
+    a name in each of the folders that a JSON file lists.
     """
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:

@@ -103,7 +103,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_it_is_found_where_it_lies(home: Path, tool: Tool) -> None:
     main = home / tool.main
-    found = discover(home, home / "shop")
+    found = discover(home, home)
     below = any(main.is_relative_to(place) for place in found)
     if has(tool, "home", there=below):
         claimed = {one.path for place in found for one in walk(place) if isinstance(one, Source)}

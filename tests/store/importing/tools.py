@@ -77,7 +77,7 @@ def write(home: Path, files: Mapping[str, object]) -> None:
             case str():
                 path.write_text(content)
             case _:
-                path.write_text(json.dumps(content, indent=2))
+                path.write_text(json.dumps(content, indent=2).replace("$HOME", str(home)))
 
 
 def dump(value: object) -> str:
@@ -780,7 +780,7 @@ def _droid_stream() -> Tool:
         line("message", role="assistant", text=ANSWERED),
         line("completion", finalText=ANSWERED, usage={"input_tokens": 9, "output_tokens": 3}),
     ]
-    path, none = "runs/droid.jsonl", {"home": "somebody keeps it", "agents": NO_AGENTS, "resume": STREAM}
+    path, none = ".factory/projects/-shop/run.jsonl", {"agents": NO_AGENTS, "resume": STREAM}
     return Tool("droid-stream", {path: lines}, {path: [*lines, line("message", role="user", text=MORE)]}, none=none)
 
 
@@ -837,7 +837,9 @@ def _crush() -> Tool:
         ("sessions", (ID, "Login", SECONDS, SECONDS + 1, None, 0.75)),
         message(6, ID, "user", "text", text=MORE),
     ]
-    return Tool("crush", {path: Database(rows, schema)}, {path: Database(now)}, Tokens(), 0.75)
+    listed = {"projects": [{"path": "$HOME/shop", "data_dir": "$HOME/shop/.crush"}]}
+    files = {path: Database(rows, schema), ".local/share/crush/projects.json": listed}
+    return Tool("crush", files, {path: Database(now)}, Tokens(), 0.75)
 
 
 def _vibe() -> Tool:
