@@ -14,7 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from operator import attrgetter
 from time import monotonic
 
@@ -35,7 +35,7 @@ from store.texts import Block
 
 _LOG = logging.getLogger(__name__)
 
-_WORTH_RECORDS = 5000
+WORTH_RECORDS = 5000
 """New records of so many are worth other processes: these take a moment to start."""
 _PIECE_RECORDS = 16
 """The records that are read first; how large they are tells how many are read next."""
@@ -133,20 +133,40 @@ class Filing:
 
     def run(self) -> None:
         """File all that is behind. Whatever ends it, what was filed so far stays, and the rest can be filed later."""
+        with self._alone() as behind:
+            self._draw_new(behind)
+            self._file_rest(behind)
+
+    def draw(self) -> None:
+        """File what helpers can draw, and leave the rest to the jobs of the databases; ends as :meth:`run`."""
+        with self._alone() as behind:
+            self._draw_new(behind)
+
+    @contextmanager
+    def _alone(self) -> Iterator[dict[int, int]]:
+        """Yield the conversations that are behind, with their heads, while nobody else files."""
         store = self._store
-        renderer = store.viewer.renderer
-        if renderer is None or store.files.read_only:
+        if store.viewer.renderer is None or store.files.read_only:
+            yield {}
             return
-        behind = dict(store.texts.behind()) | dict(store.catalogue.without_sums())
-        new = [*self._new(behind)]
-        self._all = store.search.unfiled
-        if sum(one.left for one in new) >= _WORTH_RECORDS and (count := processes()):
-            self._all = max(self._all, sum(one.left for one in new))
-            try:
-                self._draw(new, count, (store.root / paths.FORMATS, renderer))
-            except OSError as error:
-                _LOG.info("filing goes on in one process: %s", error)
-        self._file_rest(behind)
+        while not store.filing.acquire(timeout=_STEP_SECONDS):
+            self._told(0, 0)
+        try:
+            self._all = store.search.unfiled
+            yield dict(store.texts.behind()) | dict(store.catalogue.without_sums())
+        finally:
+            store.filing.release()
+
+    def _draw_new(self, behind: Mapping[int, int]) -> None:
+        store, new = self._store, [*self._new(behind)]
+        records = sum(one.left for one in new)
+        if records < WORTH_RECORDS or not (count := processes()):
+            return
+        self._all = max(self._all, records)
+        try:
+            self._draw(new, count, (store.root / paths.FORMATS, store.viewer.renderer))
+        except OSError as error:
+            _LOG.info("filing goes on in one process: %s", error)
 
     def _new(self, behind: Mapping[int, int]) -> Iterator[_Branch]:
         """Yield the conversations that are drawn as a whole: none of their turns are drawn, or in two of them."""
@@ -272,6 +292,8 @@ class Filing:
         abreast.
         """
         store = self._store
+        if store.viewer.renderer is None or store.files.read_only:
+            return
         if store.replica is not None:
             store.search.file_until(monotonic() + _STEP_SECONDS)
             return

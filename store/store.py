@@ -173,6 +173,8 @@ class Store:
             """The functions to call when contents were changed for good: each clears a cache of contents."""
             self.importing = threading.Lock()
             """Held while a session is imported."""
+            self.filing = threading.Lock()
+            """Held while helpers draw what is new (``store.filing``)."""
 
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)

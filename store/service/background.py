@@ -1,14 +1,17 @@
-"""The background work of a daemon: jobs for when it is idle, and two threads that follow appends.
+"""The background work of a daemon: jobs for when it is idle, and three threads that follow appends.
 
 One measures new records, so that a reader of a conversation finds that done: a few records at a time, with a small part
 of the processor while more come, then with half of one; under very many appends it waits. It could not be a job, which
 waits until no requests come any more.
+
+One has helpers file what a large import has brought (``store.filing``), which the jobs would be long at.
 
 One names contexts that programs make without a name (``store.service.naming``), with their first turn, at once.
 """
 
 import logging
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from store.errors import ConvfsError
 from store.events.conversation import Change
+from store.filing import WORTH_RECORDS, Filing
 from store.ids import now_ms
 from store.retention.pruner import RuleJob
 from store.service.naming import Names
@@ -170,6 +174,49 @@ def _measure(store: Store, changed: _Changed) -> None:
                 _log.info("what is new in context %d cannot be measured: %s", context, error)
         took = time.monotonic() - began
         pause = max(_PAUSE_SECONDS, took * _PAUSES_AS_LONG if coming else took)
+
+
+_LOOK_SECONDS = 2.0
+"""The time in which an import that goes on brings more: what is filed together takes less."""
+
+
+class _Ended(Exception):
+    """The store is about to be closed."""
+
+
+@contextmanager
+def filing(store: Store) -> Iterator[None]:
+    """File with helpers what is new in ``store``, in a thread of its own, while the block runs, once it is much."""
+    if store.viewer.renderer is None:
+        yield
+        return
+    changed = _Changed()
+    for context, _head in store.catalogue.without_sums():
+        changed.put(context)
+    with _following(store, "filing", changed, partial(_file, store, changed)):
+        yield
+
+
+def _file(store: Store, changed: _Changed) -> None:
+    def told(_filed: int, _records: int) -> None:
+        if changed.closed.is_set():
+            raise _Ended
+
+    records: dict[int, int] = {}
+    """How many there are in contexts of which none were measured."""
+    while changed.wait(_LOOK_SECONDS):
+        try:
+            for context in changed.take(sys.maxsize):
+                records[context] = (store.catalogue.head(context) or (0, 0))[1]
+            for context in store.views.measures(list(records)):
+                del records[context]
+            if sum(records.values()) >= WORTH_RECORDS:
+                records = {}
+                Filing(store, told).draw()
+        except _Ended:
+            return
+        except ConvfsError as error:
+            _log.warning("what is new is filed while nothing else goes on: %s", error)
 
 
 _AT_ONCE = 64

@@ -27,7 +27,7 @@ from msgspec import Struct, structs
 from store.errors import Conflict, ConvfsError, UsageError
 from store.events.conversation import Change
 from store.service import address
-from store.service.background import in_background, measuring, naming
+from store.service.background import filing, in_background, measuring, naming
 from store.service.call import Call, Holder
 from store.service.calls import CALLS, add_text, watch
 from store.service.hub import MOST_CONNECTIONS, Hub, Joined, Link, Returns
@@ -257,6 +257,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Listening] = t
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         if not store.files.read_only:
             stack.enter_context(naming(store))
+            stack.enter_context(filing(store))
         stack.enter_context(measuring(store))
         stack.enter_context(in_background(store))
         returns = Returns()

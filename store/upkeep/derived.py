@@ -127,6 +127,11 @@ class PerConversation(Derived):
         self._done = _NOTHING
         """The lengths of the logs when there was nothing left to do."""
 
+    def _open(self, *, anew: bool) -> Database:
+        # nothing is known of a database other than before
+        self._done = _NOTHING
+        return super()._open(anew=anew)
+
     @abstractmethod
     def _look_at(self, context: int, head: int, until: float) -> int:
         """File what follows from a conversation, ``until`` then at most; return how many records are left."""

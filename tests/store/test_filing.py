@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from store.importing import importer
 from store.importing.importer import Importer
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
+from store.service import background
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.bench import corpus
@@ -33,7 +35,7 @@ SECRET = b"sk-sesame-0123456789abcdef"
 def helped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every import, and all filing, helped by two processes."""
     monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
-    monkeypatch.setattr(filing, "_WORTH_RECORDS", 1)
+    monkeypatch.setattr(filing, "WORTH_RECORDS", 1)
     helped_by(monkeypatch, 2)
 
 
@@ -274,7 +276,7 @@ from fusefs.text.render import FileRenderer
 from store import filing
 from store.store import Store
 
-filing._WORTH_RECORDS, filing.processes, filing._FILED_RECORDS = 1, lambda: 2, 100
+filing.WORTH_RECORDS, filing.processes, filing._FILED_RECORDS = 1, lambda: 2, 100
 
 def told(done, records):
     if done > int(sys.argv[2]):
@@ -364,3 +366,73 @@ def test_words_are_given_out_in_parts(tmp_path: Path, sessions: Path, monkeypatc
         kinds = [what for one in new for job in Filing(store)._pieces(one) for what, _data in drawer.work(0, job.piece)]
         assert kinds.count(drawing.WORDS) == kinds.count(drawing.DRAWN)
         assert [what for what, _data in drawer.work(0, None)] == [drawing.DONE]
+
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a daemon file even little, and soon."""
+    monkeypatch.setattr(background, "WORTH_RECORDS", 1)
+    monkeypatch.setattr(background, "_LOOK_SECONDS", 0.05)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.usefixtures("watchful")
+def test_a_daemon_files_what_is_there_and_what_comes(tmp_path: Path, sessions: Path) -> None:
+    with opened(tmp_path / "store") as store:
+        # not as one of the others begins
+        Importer(store).run([session(tmp_path, long_lines(300, start=9000))])
+        with background.filing(store):
+            until(lambda: store.search.unfiled == 0)
+            Importer(store).run([sessions])
+            # what a fork has itself is left to the jobs
+            until(lambda: (store.search.unfiled, len(store.texts.behind())) == (1, 1))
+        Filing(store).run()
+        assert store.search.unfiled == 0
+        by_daemon = tables(store)
+        store.search.renew()
+        store.texts.renew()
+        Filing(store).run()
+        assert tables(store) == by_daemon
+
+
+@pytest.mark.usefixtures("watchful")
+def test_a_daemon_that_ends_does_not_wait_until_all_is_filed(
+    tmp_path: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = Filing._drawn
+    begun = threading.Event()
+
+    def noted(self: Filing, *rest: object) -> None:
+        begun.set()
+        drawn(self, *rest)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(Filing, "_drawn", noted)
+    with opened(tmp_path / "store") as store:
+        Importer(store).run([sessions])
+        with background.filing(store):
+            assert begun.wait(60)
+        assert store.search.unfiled > 0
+        assert not store.filing.locked()
+        assert not any(thread.name.startswith("convfs-filing") for thread in threading.enumerate())
+
+
+def test_two_do_not_file_the_same_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filing, "_STEP_SECONDS", 0.01)
+    told: list[tuple[int, int]] = []
+
+    def enough(done: int, records: int) -> None:
+        told.append((done, records))
+        raise KeyboardInterrupt
+
+    with opened(tmp_path / "store") as store:
+        Importer(store).run([session(tmp_path, long_lines(300))])
+        with store.filing, pytest.raises(KeyboardInterrupt):
+            Filing(store, enough).run()
+        assert told == [(0, 0)]
+        assert store.search.unfiled == store.files.turns.count

@@ -34,7 +34,7 @@ from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, lines
 def helped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every import, and all filing, helped by two processes."""
     monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
-    monkeypatch.setattr(filing, "_WORTH_RECORDS", 1)
+    monkeypatch.setattr(filing, "WORTH_RECORDS", 1)
     helped_by(monkeypatch, 2)
 
 
@@ -138,7 +138,7 @@ from store.index.database import Database
 from store.store import Store
 
 importer._WORTH_BYTES, importer.processes = 1, lambda: 2
-filing._WORTH_RECORDS, filing.processes = 1, lambda: 2
+filing.WORTH_RECORDS, filing.processes = 1, lambda: 2
 group._BYTES, group._BATCH_RECORDS = 100_000, 700
 writing, left = Database.writing, int(sys.argv[3])
 
