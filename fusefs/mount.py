@@ -38,7 +38,7 @@ _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
 _DESCRIPTORS = 1 << 19
 _TASKS = WAITING_AT_MOST + 256
-"""More than handlers may wait: one always reads requests. Of changes any number may wait for each other."""
+"""More than handlers may wait, and changes wait for each other: one always reads requests."""
 
 
 Background = Callable[..., Awaitable[object]]
@@ -80,9 +80,7 @@ def run(
     noted = nullcontext() if store.files.read_only else _noted(store, target)
     with _mounted(operations, target, store.root, options), noted:
         desk = operations.desk
-        invalidations = Invalidations(
-            operations.tree, desk.kernel, desk.stand_in, desk.check, operations.forget_all
-        )
+        invalidations = Invalidations(operations.tree, desk.kernel, desk.stand_in, desk.check, operations.forget_all)
         try:
             with patience.at_most(PATIENCE_SECONDS):
                 trio.run(_serve, operations, invalidations, ready, background)

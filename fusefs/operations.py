@@ -10,6 +10,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, count
 from typing import Any
 
@@ -183,14 +184,16 @@ class Operations(pyfuse3.Operations):
             if start:
                 with trio.CancelScope(shield=True):
                     await trio.lowlevel.checkpoint()
-            await self._forget(inode_list[start : start + _FORGOTTEN_AT_ONCE])
+            self.desk.stand_in.once_made(partial(self._forget, inode_list[start : start + _FORGOTTEN_AT_ONCE]))
 
-    @change(commits=False)
     def _forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
-        for ino in self.lookups.forget(inode_list):
-            self.prefetch.forget(ino)
-            self.desk.forget(ino)
-            self.tree.forget(ino)
+        try:
+            for ino in self.lookups.forget(inode_list):
+                self.prefetch.forget(ino)
+                self.desk.forget(ino)
+                self.tree.forget(ino)
+        except Exception:
+            log.exception("forgetting %r", inode_list)
 
     @question
     def getattr(self, inode: int, _ctx: RequestContext) -> EntryAttributes:

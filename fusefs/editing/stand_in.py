@@ -69,6 +69,8 @@ class StandIn:
         self.pending: dict[int, Work[None]] = {}
         """The last change that was asked for and is not made yet, by the places that it is of."""
         self._lock = trio.Lock()
+        self._waiting: list[Callable[[], None]] = []
+        """The calls for once the change is made that is being made."""
         self._changes: queue.SimpleQueue[_Change | None] = queue.SimpleQueue()
         self._left: queue.SimpleQueue[trio.Event | None] = queue.SimpleQueue()
         """Says that the thread leaves its place: for good, or until the event, which it sets to have it again."""
@@ -102,6 +104,9 @@ class StandIn:
                 while (asks := self._left.get()) is not None:
                     await asks.wait()
                     self._entered.put(None)
+                waiting, self._waiting = self._waiting, []
+                for call in waiting:
+                    call()
         return made.result()  # type: ignore[no-any-return]  # it is what the change returns
 
     async def make_here(self, change: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
@@ -112,6 +117,13 @@ class StandIn:
                 await self._lock.acquire()
                 self._lock.release()
         return change(*arguments)
+
+    def once_made(self, call: Callable[[], None]) -> None:
+        """Call something that commits nothing once no change is being made: nobody waits for it, nor may it fail."""
+        if self._lock.locked():
+            self._waiting.append(call)
+        else:
+            call()
 
     @contextmanager
     def _pending(self, places: Sequence[int] = ()) -> Iterator[None]:

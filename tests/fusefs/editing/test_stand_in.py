@@ -151,7 +151,7 @@ def test_a_stand_in_has_its_place_but_while_it_waits(memory_path: Path) -> None:
         programs = Programs()
         stand_in = StandIn(Tree(store), programs)
         trio.run(_changing, stand_in, programs, order)
-    assert order == ["begun", "others", "ended", "here"]
+    assert order == ["begun", "others", "ended", "once made", "here"]
 
 
 async def _changing(stand_in: StandIn, programs: Programs, order: list[str]) -> None:
@@ -176,6 +176,7 @@ async def _changing(stand_in: StandIn, programs: Programs, order: list[str]) -> 
         order.append("others")
         programs.thread = 2
         assert stand_in.pending.keys() == {7, ANYWHERE, inodes.base(Space.PLACE, 5)}
+        stand_in.once_made(lambda: order.append("once made"))
         nursery.start_soon(stand_in.make_here, order.append, "here")
         await trio.testing.wait_all_tasks_blocked()
         goes_on.set()
