@@ -32,7 +32,7 @@ _head = struct.Struct("<IIB")
 """Before an answer: the number of the job, the bytes that follow, and what they are."""
 
 Answer = tuple[int, bytes]
-"""What an answer is, and its bytes."""
+"""The kind of an answer, and its bytes."""
 
 Work = Callable[[int, object], Iterator[Answer]]
 """Does a job, with its number, and yields the answers."""
