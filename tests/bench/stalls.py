@@ -129,9 +129,15 @@ def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
     command = (sys.executable, "-m", "tests.bench.steps", told, "--store", store, "mount", mountpoint, "--foreground")
     with mounts.mounted(lambda _mountpoint: command, mountpoint, mountpoint.with_suffix(".log")) as mount:
         listed = mountpoint / "conversations"
-        conversations = [path for project in sorted(listed.iterdir()) for path in sorted(project.iterdir())]
-        files = [str(min((path / "events").iterdir())) for path in conversations[:50]]
+        conversations: list[Path] = []
         halves = sorted(more.iterdir())
+
+        def list_all() -> None:
+            conversations.extend(path for project in sorted(listed.iterdir()) for path in sorted(project.iterdir()))
+
+        note("stalls: all listed")
+        found = {"all listed, right after mounting": meanwhile(mountpoint, [str(listed)], list_all, told)}
+        files = [str(min((path / "events").iterdir())) for path in conversations[:50]]
 
         def label(name: str = LABEL) -> None:
             for path in conversations[: len(conversations) * 9 // 10]:
@@ -183,7 +189,6 @@ def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
             "import, and indexing": index,
             "all of these at once": all_at_once,
         }
-        found = {}
         for name, do in done.items():
             note(f"stalls: {name}")
             found[name] = meanwhile(mountpoint, files, do, told)
