@@ -51,12 +51,15 @@ def _place(directory: Path | None, pg: str, s3: str) -> Place:
     raise click.UsageError("say where spaces are: --dir DIR, or --pg URL and --s3 URL")
 
 
-@click.group("remote", short_help="Share one store between machines.")
-def remote() -> None:
+@click.group("remote", short_help="Share one store between machines.", invoke_without_command=True)
+@click.pass_context
+def remote(context: click.Context) -> None:
     """Share one store between machines: a space, of which each has a replica.
 
     All that one machine imports, edits or appends is in the mounts of the others a moment later.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 @remote.command("init", short_help="Make a space.")

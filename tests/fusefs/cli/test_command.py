@@ -52,6 +52,7 @@ def test_wrong_usage_is_one_line_and_exits_with_2(user: User, arguments: list[st
 
 
 def test_no_command_shows_help(user: User) -> None:
+    assert user.run("remote") == user.run("remote", "--help")
     done = user.convfs()
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == user.run("--help")

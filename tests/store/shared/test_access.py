@@ -79,6 +79,16 @@ def said(store: Store, context: int) -> list[bytes]:
     return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
 
 
+def test_a_replica_begins_in_a_directory_of_its_own(team: Team) -> None:
+    invited = remote.invite(team.root("a"))
+    for other in (Path(team.place.directory), team.root("a")):
+        with pytest.raises(UsageError, match=r"not empty|a replica of the space"):
+            remote.accept(invited, other, "b")
+    assert remote.accept(invited, team.root("b"), "b") is None
+    remote.approve(team.root("a"))
+    assert remote.accept(invited, team.root("b"), "b") is not None
+
+
 def test_the_first_makes_the_key_and_lets_others_in(team: Team) -> None:
     with pytest.raises(UsageError, match="convfs remote invite"):
         remote.join(team.place, NAME, team.root("b"), "b")
