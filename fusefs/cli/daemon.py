@@ -159,6 +159,8 @@ class LogFormatter(logging.Formatter):
 
 def log_to(handler: logging.Handler, form: str = "%(message)s") -> None:
     """Have everything that is logged go to a handler, in a form."""
+    # without room for a line, nobody wants a traceback instead
+    logging.raiseExceptions = False
     handler.setFormatter(LogFormatter(form))
     logging.getLogger().addHandler(handler)
 

@@ -70,12 +70,18 @@ def new_socket_path(key: str) -> Path:
 def note(root: Path, directory: str, path: Path | None = None, tcp: str = "") -> None:
     """Note in the store's lock file that this process holds it, and the path of its socket (None: it has none).
 
-    ``directory`` is its key: nothing is noted if ``root`` has become another directory. ``tcp`` is the ``HOST:PORT``
-    that it listens on, "" for none.
+    ``directory`` is its key: nothing is noted if ``root`` has become another directory, or without room. ``tcp`` is the
+    ``HOST:PORT`` that it listens on, "" for none.
     """
-    with contextlib.suppress(FileNotFoundError):
+    try:
         if directory_key(root) == directory:
             _write_note(root, directory, path, tcp)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # a socket is found by the directory's key, too
+        if error.errno not in durable.FULL:
+            raise
 
 
 def _write_note(root: Path, directory: str, path: Path | None, tcp: str) -> None:

@@ -4,6 +4,7 @@ A place that was reached is kept in the file ``published``, so that only what ca
 opened. Where the logs no longer have what was committed, as turns were reclaimed since, the chain is unknown.
 """
 
+from store.disk import durable
 from store.disk.head_format import Commit
 from store.disk.head_log import HeadLog
 from store.disk.turn_log import TurnLog
@@ -45,7 +46,12 @@ class History:
     def keep(self, seq: int) -> None:
         """Keep the place that the logs have reached: the commit ``seq`` is the last one in them."""
         if self.is_at(seq):
-            self._published.note(reached=self.place(seq, self.chain))
+            try:
+                self._published.note(reached=self.place(seq, self.chain))
+            except OSError as error:
+                # without room for it, what comes is worked out from an earlier one
+                if error.errno not in durable.FULL:
+                    raise
 
     def place(self, seq: int, chain: bytes) -> Reached:
         """Return the place that the logs have reached, with the commit ``seq`` and its chain."""

@@ -9,6 +9,7 @@ import pytest
 from store import paths
 from store.conversations.contexts import Append
 from store.retention.pruner import delete
+from store.service import address
 from store.store import Store
 from tests.model import findings, freeze
 from tests.spaces import until
@@ -77,3 +78,22 @@ def test_turns_that_are_reclaimed_before_they_are_written_do_not_come_back(team:
     with Store.open(left) as killed:
         assert all(killed.turns.get(turn).reclaimed for turn in dead)
         assert findings(killed) == []
+
+
+@pytest.mark.logs("free space", "its disk is full", "left to the journal", sometimes=True)
+def test_a_replica_is_opened_read_and_closed_without_a_free_byte(team: Team) -> None:
+    a = team.open("a")
+    context = append(a, 5)
+    b = team.open("b")
+    until(lambda: b.contexts.exists(context))
+    b.close()
+    with limited(0):
+        b = team.open("b")
+        assert len(b.contexts.last(context, 9)) == 5
+        address.note(team.root("b"), b.files.directory)
+        b.close()
+    append(a, 5)
+    a.close()
+    with Store.open(team.root("b")) as b:
+        until(lambda: b.writer.seq == a.writer.seq)
+    team.agree("a", "b")
