@@ -1,6 +1,6 @@
 """The one writer: it makes all waiting requests durable together.
 
-Every caller brings a :class:`Request`. A group of them (``store.commit.writer``) is one entry of the journal: turn
+Every caller brings a :class:`Request`. A group of them (``store.commit.gathering``) is one entry of the journal: turn
 ids are allotted, and one write and one fdatasync make all of it durable.
 
 The contents of the journal are durable. The logs and the index are brought up to it without syncs, and blobs wait in
@@ -10,12 +10,6 @@ A write or sync that fails is an error to everyone waiting, and from then on to 
 unknown, so nothing is retried. A full disk is an error only to those that wait: an entry that did not fit into the
 journal does not exist, and the changes that follow from one that did wait in memory until there is room (``LogFile``,
 ``Database``). Once there is room, everything goes on.
-
-Gathering: requests that arrive at the same time are committed together, by one of their threads.
-
-The first to arrive leads: it takes all waiting requests, commits them and wakes the others. Meanwhile more gather
-behind the next leader. There is no separate thread to hand work to, so a single caller pays for the commit and little
-more.
 
 Replaced blobs: blobs whose places others have taken, kept for requests that are about to name them.
 
@@ -40,6 +34,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from store.commit import patience
+from store.commit.gathering import Gathering
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
@@ -120,94 +115,6 @@ class Applying:
             if frame.seq > last:
                 return
             yield frame
-
-
-class Gathering:
-    """Has requests committed in groups, one group at a time. Safe to call from any thread.
-
-    ``commit`` makes a group durable, and fills in each request or its error; ``committed`` is called after that, when
-    the waiting callers have been answered. A group is as many requests as fit into ``most_bytes``, and at least one.
-    """
-
-    def __init__(
-        self, commit: Callable[[list[Request]], None], committed: Callable[[list[Request]], None], most_bytes: int
-    ) -> None:
-        self.waiting: list[Request] = []
-        """The requests that are in no group yet."""
-        self._commit = commit
-        self._committed = committed
-        self._most_bytes = most_bytes
-        self._mutex = threading.Lock()
-        self._led = False
-
-    def submit(self, requests: Sequence[Request]) -> None:
-        """Commit requests that have been measured; return when each has its result or its error."""
-        waiting = deque(requests)
-        if not waiting:
-            return
-        with self._mutex:
-            leads = not self._led
-            self._led = True
-            if not leads:
-                # who leads does those that fit with the first one itself, and leads the others, too
-                for request in waiting:
-                    request.shut()
-            self.waiting += waiting
-        try:
-            while waiting:
-                request = waiting[0]
-                if not leads:
-                    if request.gate is not None:
-                        request.gate.acquire()
-                    leads = request.leads
-                if leads:
-                    self._lead(request)
-                leads = False
-                waiting.popleft()
-        except BaseException:
-            for request in waiting:
-                self._withdraw(request)
-            raise
-
-    def _lead(self, own: Request) -> None:
-        group: list[Request] = []
-        with self._mutex:
-            size = 0
-            for request in self.waiting:
-                size += request.size
-                if group and size > self._most_bytes:
-                    break
-                group.append(request)
-            del self.waiting[: len(group)]
-        try:
-            self._commit(group)
-        finally:
-            try:
-                # before the next group is taken: what they bring next is in it then
-                for request in group:
-                    if request is not own:
-                        request.leads = False
-                        request.open()
-            finally:
-                self._hand_over()
-        self._committed(group)
-
-    def _hand_over(self) -> None:
-        with self._mutex:
-            if self.waiting:
-                self.waiting[0].leads = True
-                self.waiting[0].open()
-            else:
-                self._led = False
-
-    def _withdraw(self, request: Request) -> None:
-        """Give up waiting (Ctrl-C): if nothing has been done yet, nothing will be."""
-        with self._mutex:
-            waiting = request in self.waiting
-            if waiting:
-                self.waiting.remove(request)
-        if waiting and request.leads:
-            self._hand_over()
 
 
 class Keys:
