@@ -427,6 +427,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
 
     rate = {name: median(run.rate for run in results) for name, results in rushed.items()}
     served, spent = (median(costs) for costs in zip(*((run.served, run.spent) for run in rushed[SERVICE]), strict=True))
+    locked = median(run.spent for run in rushed[PLAIN_SQLITE[1]])
     base50, base99 = (min(over(name, share) for name in PLAIN_SQLITE) for share in (0.5, 0.99))
     base_rate = max(rate[name] for name in PLAIN_SQLITE)
     rows = [
@@ -448,8 +449,8 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         rows,
         "convfs: a process and a connection an agent. sqlite: 32 threads of one process, no socket in between. Ratios"
         " are to the better of the two, column by column: below 1 is better for latencies, above 1 for the rate. Flat"
-        f" out, an append took the daemon {seconds(served)} of processor, the agents {seconds(spent)}: the next table"
-        " has clients that take next to nothing, of both."
+        f" out, an append took the daemon {seconds(served)} of processor, the agents {seconds(spent)}, SQLite behind a"
+        f" lock {seconds(locked)}: the next table has clients that take next to nothing, of both."
         f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
         f" {seconds(percentile(read, 0.99))}. {long * PAYLOAD_BYTES / 1e6:.0f} MB without a pause:"
         f" {endless.rate:.0f}/s = {ratio(endless.rate, base_rate)}, p99 {seconds(percentile(endless.times, 0.99))}.",
@@ -521,7 +522,8 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
 
 
 def _sqlite_flat_out(entry: Entry, payloads: list[bytes], count: int, number: int) -> Rushed:
-    return Rushed(entry.throughput(payloads, count, number), [])
+    run = entry.throughput(payloads, count, number)
+    return Rushed(run.rate, [], spent=run.spent)
 
 
 def _sqlite_in_turns(entry: Entry, payloads: list[bytes], count: int, number: int) -> Rushed:
