@@ -1,7 +1,8 @@
 /* Which blocks have which words: the inner loops of store.search.collecting, which says what they are for.
  *
  * A word's bytes lie in one arena, the blocks that have it in one list of pairs (word, block), in the order in which
- * they came. At the end words are sorted, and the pairs counted into the order of the words.
+ * they came, and so the marks of each group of its blocks, but for the last group's, which the word has at hand. At the
+ * end words are sorted, and the pairs counted into the order of the words.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -14,6 +15,8 @@
 #define LONGEST 64
 #define MOST_BLOCKS 65536
 #define FIRST_SLOTS 4096
+#define GROUP 16
+#define NONE SIZE_MAX
 
 struct word {
     uint64_t hash;
@@ -21,11 +24,17 @@ struct word {
     uint32_t size;
     uint32_t seen;  /* the last block that has it, from 1 */
     uint32_t count; /* of blocks */
+    uint32_t marks; /* of the last group of blocks */
 };
 
 struct pair {
     uint32_t word;
     uint16_t block;
+};
+
+struct group {
+    uint32_t word;
+    uint32_t marks;
 };
 
 typedef struct {
@@ -38,6 +47,8 @@ typedef struct {
     size_t used, size;
     struct pair *pairs;
     size_t pair_count, pair_room;
+    struct group *groups;
+    size_t group_count, group_room;
     uint32_t block; /* the one at hand, from 1 */
 } Collected;
 
@@ -100,8 +111,8 @@ more_slots(Collected *self)
     return 1;
 }
 
-/* Notes that the block at hand has a word. */
-static int
+/* Notes that the block at hand has a word; returns its number, NONE without memory. */
+static size_t
 note(Collected *self, const unsigned char *bytes, size_t size)
 {
     uint64_t hash = hash_of(bytes, size);
@@ -109,7 +120,7 @@ note(Collected *self, const unsigned char *bytes, size_t size)
     size_t at;
 
     if (2 * self->count >= self->mask && !more_slots(self))
-        return 0;
+        return NONE;
     for (at = hash & self->mask;; at = (at + 1) & self->mask) {
         if (self->slots[at] == 0)
             break;
@@ -120,21 +131,28 @@ note(Collected *self, const unsigned char *bytes, size_t size)
     if (self->slots[at] == 0) {
         if (!grown((void **)&self->words, &self->room, self->count + 1, sizeof(*self->words)) ||
             !grown((void **)&self->arena, &self->size, self->used + size, 1))
-            return 0;
+            return NONE;
         memcpy(self->arena + self->used, bytes, size);
-        self->words[self->count] = (struct word){hash, self->used, (uint32_t)size, 0, 0};
+        self->words[self->count] = (struct word){hash, self->used, (uint32_t)size, 0, 0, 0};
         self->used += size;
         self->slots[at] = (uint32_t)++self->count;
     }
     word = &self->words[self->slots[at] - 1];
+    at = (size_t)(word - self->words);
     if (word->seen == self->block)
-        return 1;
+        return at;
     if (!grown((void **)&self->pairs, &self->pair_room, self->pair_count + 1, sizeof(*self->pairs)))
-        return 0;
+        return NONE;
+    if (word->count > 0 && word->count % GROUP == 0) {
+        if (!grown((void **)&self->groups, &self->group_room, self->group_count + 1, sizeof(*self->groups)))
+            return NONE;
+        self->groups[self->group_count++] = (struct group){(uint32_t)at, word->marks};
+        word->marks = 0;
+    }
     word->seen = self->block;
     word->count++;
-    self->pairs[self->pair_count++] = (struct pair){(uint32_t)(word - self->words), (uint16_t)(self->block - 1)};
-    return 1;
+    self->pairs[self->pair_count++] = (struct pair){(uint32_t)at, (uint16_t)(self->block - 1)};
+    return at;
 }
 
 /* Adds a run that is no plain word to a set, in lower case. */
@@ -164,8 +182,8 @@ add(PyObject *object, PyObject *argument)
     const unsigned char *at, *end, *start;
     Py_buffer text;
     PyObject *runs;
-    size_t size;
-    int plain;
+    size_t size, last = NONE, number;
+    int plain, done;
 
     if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -188,7 +206,16 @@ add(PyObject *object, PyObject *argument)
             else
                 word[size] = here;
         }
-        if (!(plain ? note(self, word, (size_t)(at - start)) : put_run(runs, start, (size_t)(at - start)))) {
+        if (plain) {
+            number = note(self, word, (size_t)(at - start));
+            if ((done = number != NONE) && last != NONE)
+                self->words[last].marks |= 1u << (self->words[number].hash >> 59);
+            last = number;
+        } else {
+            done = put_run(runs, start, (size_t)(at - start));
+            last = NONE;
+        }
+        if (!done) {
             Py_CLEAR(runs);
             break;
         }
@@ -200,6 +227,7 @@ add(PyObject *object, PyObject *argument)
 static PyObject *
 put(PyObject *object, PyObject *argument)
 {
+    Collected *self = (Collected *)object;
     PyObject *words = PyObject_GetIter(argument), *word;
 
     if (words == NULL)
@@ -207,11 +235,13 @@ put(PyObject *object, PyObject *argument)
     while ((word = PyIter_Next(words)) != NULL) {
         char *bytes;
         Py_ssize_t size;
-        int done = PyBytes_AsStringAndSize(word, &bytes, &size) == 0 &&
-                   note((Collected *)object, (unsigned char *)bytes, (size_t)size);
+        size_t number = NONE;
+        if (PyBytes_AsStringAndSize(word, &bytes, &size) == 0)
+            number = note(self, (unsigned char *)bytes, (size_t)size);
         Py_DECREF(word);
-        if (!done)
+        if (number == NONE)
             break;
+        self->words[number].marks = UINT32_MAX;
     }
     Py_DECREF(words);
     if (PyErr_Occurred())
@@ -264,17 +294,28 @@ joined(const Collected *self, const uint32_t *order)
     return all;
 }
 
-/* Returns the data of a part: of some words, whose blocks lie from each one's number in starts on. */
-static PyObject *
-part_of(const Collected *self, const uint32_t *order, size_t count, const size_t *starts, const uint16_t *blocks)
+static size_t
+groups_of(const struct word *word)
 {
-    size_t total = 0, at, place, end;
+    return (word->count + GROUP - 1) / GROUP;
+}
+
+/* Returns the data of a part: of some words, whose blocks and marks lie from each one's number in starts on. */
+static PyObject *
+part_of(
+    const Collected *self, const uint32_t *order, size_t count, const size_t *starts, const uint16_t *blocks,
+    const size_t *first, const uint32_t *marks)
+{
+    size_t total = 0, groups = 0, at, place, end;
     unsigned char *low, *high;
     PyObject *part;
 
-    for (at = 0; at < count; at++)
+    for (at = 0; at < count; at++) {
         total += self->words[order[at]].count;
-    if ((part = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + 2 * count + 2 * total))) == NULL)
+        groups += groups_of(&self->words[order[at]]);
+    }
+    part = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(2 + 2 * count + 2 * total + 4 * groups));
+    if (part == NULL)
         return NULL;
     low = (unsigned char *)PyBytes_AS_STRING(part);
     *low++ = (unsigned char)count;
@@ -294,6 +335,12 @@ part_of(const Collected *self, const uint32_t *order, size_t count, const size_t
             before = blocks[place];
         }
     }
+    for (low = high, at = 0; at < count; at++) {
+        place = first[order[at]];
+        for (end = place + groups_of(&self->words[order[at]]); place < end; place++)
+            for (int shift = 0; shift < 32; shift += 8)
+                *low++ = (unsigned char)(marks[place] >> shift);
+    }
     return part;
 }
 
@@ -301,9 +348,9 @@ static PyObject *
 end(PyObject *object, PyObject *argument)
 {
     Collected *self = (Collected *)object;
-    size_t most = PyLong_AsSize_t(argument), at, total = 0;
-    uint32_t *order = NULL;
-    size_t *starts = NULL;
+    size_t most = PyLong_AsSize_t(argument), at, total = 0, group_total = 0;
+    uint32_t *order = NULL, *marks = NULL;
+    size_t *starts = NULL, *first = NULL;
     uint16_t *blocks = NULL;
     PyObject *parts = NULL, *words = NULL, *part;
 
@@ -312,7 +359,9 @@ end(PyObject *object, PyObject *argument)
     order = malloc((self->count + 1) * sizeof(*order));
     starts = malloc((self->count + 1) * sizeof(*starts));
     blocks = malloc((self->pair_count + 1) * sizeof(*blocks));
-    if (order == NULL || starts == NULL || blocks == NULL) {
+    first = malloc((self->count + 1) * sizeof(*first));
+    marks = malloc((self->group_count + self->count + 1) * sizeof(*marks));
+    if (order == NULL || starts == NULL || blocks == NULL || first == NULL || marks == NULL) {
         PyErr_NoMemory();
         goto done;
     }
@@ -320,19 +369,26 @@ end(PyObject *object, PyObject *argument)
         order[at] = (uint32_t)at;
         starts[at] = total;
         total += self->words[at].count;
+        first[at] = group_total;
+        group_total += groups_of(&self->words[at]);
     }
     Py_BEGIN_ALLOW_THREADS
     qsort_r(order, self->count, sizeof(*order), in_order, self);
     for (at = 0; at < self->pair_count; at++)
         blocks[starts[self->pairs[at].word]++] = self->pairs[at].block;
-    for (at = 0; at < self->count; at++)
+    for (at = 0; at < self->group_count; at++)
+        marks[first[self->groups[at].word]++] = self->groups[at].marks;
+    for (at = 0; at < self->count; at++) {
         starts[at] -= self->words[at].count;
+        marks[first[at]] = self->words[at].marks;
+        first[at] -= groups_of(&self->words[at]) - 1;
+    }
     Py_END_ALLOW_THREADS
     if ((words = joined(self, order)) == NULL || (parts = PyList_New(0)) == NULL)
         goto done;
     for (at = 0; at < self->count; at += most) {
         size_t count = self->count - at < most ? self->count - at : most;
-        part = part_of(self, order + at, count, starts, blocks);
+        part = part_of(self, order + at, count, starts, blocks, first, marks);
         if (part == NULL || PyList_Append(parts, part) < 0) {
             Py_XDECREF(part);
             Py_CLEAR(parts);
@@ -344,6 +400,8 @@ done:
     free(order);
     free(starts);
     free(blocks);
+    free(first);
+    free(marks);
     if (parts == NULL) {
         Py_XDECREF(words);
         return NULL;
@@ -370,6 +428,7 @@ freed(PyObject *object)
     free(self->slots);
     free(self->arena);
     free(self->pairs);
+    free(self->groups);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -410,7 +469,8 @@ PyInit__words(void)
                                                                       : 0);
     if (PyType_Ready(&collected) < 0 || (made = PyModule_Create(&module)) == NULL)
         return NULL;
-    if (PyModule_AddObjectRef(made, "Collected", (PyObject *)&collected) < 0)
+    if (PyModule_AddObjectRef(made, "Collected", (PyObject *)&collected) < 0 ||
+        PyModule_AddIntConstant(made, "GROUP", GROUP) < 0)
         Py_CLEAR(made);
     return made;
 }

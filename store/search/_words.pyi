@@ -1,5 +1,7 @@
 from collections.abc import Iterable
 
+GROUP: int
+
 class Collected:
     def add(self, text: bytes, /) -> set[bytes]: ...
     def put(self, words: Iterable[bytes], /) -> None: ...

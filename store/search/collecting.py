@@ -7,18 +7,23 @@ fraction of the time.
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice, pairwise
-from operator import sub
+from functools import reduce
+from itertools import accumulate, chain, islice, pairwise, zip_longest
+from operator import or_, sub
 
 from store.search.folding import fold
-from store.search.words import END, LONGEST, WORD_BYTES, words_of_run
+from store.search.words import ALL_MARKS, END, WORD_BYTES, is_plain, mark_of, words_of_run
+
+GROUP = 16
+"""So many blocks that have a word, one after the other, have the marks of what follows it (``words``) together."""
 
 try:
     from store.search import _words
 except ImportError:
     is_built = False
 else:
-    is_built = True
+    # one that was built before there were groups makes other segments
+    is_built = getattr(_words, "GROUP", 0) == GROUP
 
 
 class InPython:
@@ -29,26 +34,33 @@ class InPython:
 
     def __init__(self) -> None:
         self._blocks: defaultdict[bytes, list[int]] = defaultdict(list)
-        self._words: set[bytes] = set()
+        self._marks: defaultdict[bytes, list[int]] = defaultdict(list)
+        self._words: dict[bytes, int] = {}
+        """The words of the block at hand, with their marks."""
         self._block = 0
 
     def add(self, text: bytes) -> set[bytes]:
         """Add the plain words of a text in UTF-8 to the block at hand; return its other runs, in lower case."""
         # splitting is ten times as fast as an expression, and does for nearly all
-        runs = set(text.translate(WORD_BYTES).split())
-        other = {run for run in runs if len(run) > LONGEST or not run.isascii()}
-        self._words |= runs - other
+        runs = text.translate(WORD_BYTES).split()
+        other = {run for run in set(runs) if not is_plain(run)}
+        words = self._words
+        for run, following in zip_longest(runs, runs[1:], fillvalue=b""):
+            if run not in other:
+                mark = mark_of(following) if following and following not in other else 0
+                words[run] = words.get(run, 0) | mark
         return other
 
     def put(self, words: Iterable[bytes]) -> None:
-        """Add words to the block at hand."""
-        self._words.update(words)
+        """Add words to the block at hand, which any may follow."""
+        self._words.update(dict.fromkeys(words, ALL_MARKS))
 
     def next(self) -> None:
         """End the block at hand: what follows is in the next one."""
-        for word in self._words:
+        for word, marks in self._words.items():
             self._blocks[word].append(self._block)
-        self._words = set()
+            self._marks[word].append(marks)
+        self._words = {}
         self._block += 1
 
     def end(self, most: int) -> tuple[bytes, list[bytes]]:
@@ -59,8 +71,14 @@ class InPython:
         for start in range(0, len(words), most):
             blocks = [self._blocks[word] for word in words[start : start + most]]
             steps = chain.from_iterable((some[0], *map(sub, islice(some, 1, None), some)) for some in blocks)
-            parts.append(part_of([len(some) for some in blocks], list(steps)))
+            marks = chain.from_iterable(_grouped(self._marks[word]) for word in words[start : start + most])
+            parts.append(part_of([len(some) for some in blocks], list(steps), list(marks)))
         return joined(words), parts
+
+
+def _grouped(marks: Sequence[int]) -> Iterator[int]:
+    """Yield the marks of groups of blocks, given those of single ones."""
+    return (reduce(or_, marks[start : start + GROUP]) for start in range(0, len(marks), GROUP))
 
 
 class Collected:
@@ -89,9 +107,15 @@ def joined(words: Sequence[bytes]) -> bytes:
     return END.join((b"", *words, b""))
 
 
-def part_of(counts: Sequence[int], steps: Sequence[int]) -> bytes:
-    """Return the data of a part: of each word the number of its blocks, and the blocks, the latter as steps."""
-    return struct.pack("<H", len(counts)) + _packed([count - 1 for count in counts]) + _packed(steps)
+def part_of(counts: Sequence[int], steps: Sequence[int], marks: Sequence[int]) -> bytes:
+    """Return the data of a part: of each word the number of its blocks; the blocks, as steps; the marks of groups."""
+    packed = struct.pack("<H", len(counts)) + _packed([count - 1 for count in counts]) + _packed(steps)
+    return packed + struct.pack(f"<{len(marks)}I", *marks)
+
+
+def groups_of(count: int) -> int:
+    """Return how many groups so many blocks make."""
+    return -(-count // GROUP)
 
 
 class Steps:
@@ -105,14 +129,34 @@ class Steps:
         self._before = [*accumulate(_unpacked(data, 2, count, 0, count), initial=0)]
         self._count = self._before[-1] + count
 
-    def __iter__(self) -> Iterator[Sequence[int]]:
+    def __iter__(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Yield the steps of each word, and its marks."""
         steps = self._some(0, self._count)
-        starts = (before + place for place, before in enumerate(self._before))
-        return (steps[start:end] for start, end in pairwise(starts))
+        behind = self._start + 2 * self._count
+        marks = struct.unpack_from(f"<{(len(self._data) - behind) // 4}I", self._data, behind)
+        start = at = 0
+        for place, before in enumerate(self._before[1:], 1):
+            end = before + place
+            beyond = at - (start - end) // GROUP
+            yield steps[start:end], marks[at:beyond]
+            start, at = end, beyond
 
     def of(self, place: int) -> Sequence[int]:
         """Return the blocks of one word."""
         return self._some(self._before[place] + place, self._before[place + 1] + place + 1)
+
+    def blocks(self, place: int, mark: int) -> Iterable[int]:
+        """Return the blocks of one word that may have it before a word with a mark; all of them if that is 0."""
+        blocks = [*accumulate(self.of(place))]
+        if not mark:
+            return blocks
+        groups = (blocks[start : start + GROUP] for start in range(0, len(blocks), GROUP))
+        return chain.from_iterable(some for some, marks in zip(groups, self._marks(place), strict=True) if marks & mark)
+
+    def _marks(self, place: int) -> Sequence[int]:
+        before = sum(groups_of(more - less + 1) for less, more in pairwise(self._before[: place + 1]))
+        groups = groups_of(self._before[place + 1] - self._before[place] + 1)
+        return struct.unpack_from(f"<{groups}I", self._data, self._start + 2 * self._count + 4 * before)
 
     def _some(self, start: int, end: int) -> Sequence[int]:
         return _unpacked(self._data, self._start, self._count, start, end)

@@ -91,7 +91,7 @@ CREATE TABLE heads (
 CREATE INDEX heads_by_line ON heads (line, depth);
 """
 
-SEARCH = Schema(2, TABLES + segments.TABLES, ("auto_vacuum = INCREMENTAL",))
+SEARCH = Schema(3, TABLES + segments.TABLES, ("auto_vacuum = INCREMENTAL",))
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ segments.
 ``words`` is the words in UTF-8, each followed by a newline, after one newline. Data of a part is the number of its
 words (16 bits, little-endian), of each word the number of its blocks, less 1, and of each word its blocks, counted from
 the first of the segment: the first as it is, each other one as the difference to the one before. These are 16 bits,
-too: first come the lower bytes of the former, then their upper bytes, and so of the latter. Both are zstd frames.
+too: first come the lower bytes of the former, then their upper bytes, and so of the latter. Then come the marks of what
+follows each word (``store.search.words``), 32 bits for each :data:`GROUP` of its blocks. Both are zstd frames.
 """
 
 import sqlite3
@@ -19,14 +20,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import accumulate, groupby, islice
+from itertools import groupby, islice
 from operator import itemgetter
 
 from msgspec import Struct
 
 from store.content import zstd
 from store.index.database import Database, put
-from store.search.collecting import Collected, Steps, joined, part_of
+from store.search.collecting import GROUP, Collected, Steps, groups_of, joined, part_of
 from store.search.needs import Every
 from store.search.words import END, pieces_of
 
@@ -57,8 +58,8 @@ _LARGEST = 1 << 30
 _NEXT = (
     "INSERT INTO state VALUES ('segments', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value"
 )
-_Placed = tuple[bytes, int, list[int]]
-"""A word, of which of some segments, and its blocks as a part has them."""
+_Placed = tuple[bytes, int, list[int], Sequence[int]]
+"""A word, of which of some segments, and its blocks and marks as a part has them."""
 
 
 class _Segment(Struct, frozen=True):
@@ -178,31 +179,31 @@ class Segments:
 
     def _meeting(self, segment: _Segment, need: Every) -> set[int]:
         """Return which blocks of a segment may meet a need that is not vacuous, counted from its first."""
-        words: list[Sequence[int]] = []
+        words: list[tuple[Sequence[int], int]] = []
         pieces = {piece for literal in need.literals for piece in pieces_of(literal)}
         # those that are found at once may spare the others
-        for piece in sorted(pieces, key=lambda piece: not piece.startswith(END)):
-            words.append(segment.with_piece(piece))
-            if not words[-1]:
+        for piece in sorted(pieces, key=lambda piece: not piece.text.startswith(END)):
+            words.append((segment.with_piece(piece.text), piece.mark))
+            if not words[-1][0]:
                 return set()
         found: set[int] | None = None
-        for numbers in sorted(words, key=len):
+        for numbers, mark in sorted(words, key=lambda word: len(word[0])):
             if found is None:
-                found = self._places(segment, numbers)
+                found = self._places(segment, numbers, mark)
             elif len(numbers) < _WORTH * len(found):
-                found &= self._places(segment, numbers)
+                found &= self._places(segment, numbers, mark)
         for choice in need.either:
             here = set[int]().union(*(self._meeting(segment, one) for one in choice))
             found = here if found is None else found & here
         assert found is not None
         return found
 
-    def _places(self, segment: _Segment, numbers: Iterable[int]) -> set[int]:
+    def _places(self, segment: _Segment, numbers: Iterable[int], mark: int) -> set[int]:
         found: set[int] = set()
         for part, some in groupby(numbers, lambda number: number // _WORDS_OF_A_PART):
             steps = self._part(segment.id, part)
             for number in some:
-                found.update(accumulate(steps.of(number % _WORDS_OF_A_PART)))
+                found.update(steps.blocks(number % _WORDS_OF_A_PART, mark))
         return found
 
     def _part(self, segment: int, part: int) -> Steps:
@@ -251,12 +252,14 @@ class Segments:
         streams = [self._stream(number, place) for place, (number, _first, _span) in enumerate(some)]
         for word, same in groupby(merge(*streams), itemgetter(0)):
             steps: list[int] = []
+            marks: list[int] = []
             last = 0
-            for _word, place, more in same:
+            for _word, place, more, beside in same:
                 more[0] += some[place][1] - first - last
+                _add_marks(marks, beside, len(steps), len(more))
                 steps += more
                 last += sum(more)
-            if merged.add(word, steps):
+            if merged.add(word, steps, marks):
                 yield
         with self.db.writing() as sql:
             for number, _first, _span in some:
@@ -270,8 +273,8 @@ class Segments:
         words = zstd.decompress(self.db.checked("segments", row)[3], _LARGEST).split(END)[1:-1]
         for part in range(0, len(words), _WORDS_OF_A_PART):
             steps = self._part(segment, part // _WORDS_OF_A_PART)
-            for word, some in zip(islice(words, part, part + _WORDS_OF_A_PART), steps, strict=True):
-                yield word, place, [*some]
+            for word, (some, marks) in zip(islice(words, part, part + _WORDS_OF_A_PART), steps, strict=True):
+                yield word, place, [*some], marks
 
 
 def _together(segments: Iterable[tuple[int, int, int]], most: int) -> Iterator[list[tuple[int, int, int]]]:
@@ -287,6 +290,20 @@ def _together(segments: Iterable[tuple[int, int, int]], most: int) -> Iterator[l
     yield some
 
 
+def _add_marks(marks: list[int], more: Sequence[int], before: int, count: int) -> None:
+    """Add the marks of ``count`` more blocks to those of the ones ``before``, whose groups they do not begin anew."""
+    first = before // GROUP
+    if not before % GROUP:
+        marks += more
+        return
+    # each group of them is part of two, but for the last one, which may be part of one
+    marks += [0] * (groups_of(before + count) - len(marks))
+    for group, one in enumerate(more, first):
+        marks[group] |= one
+        if group + 1 < len(marks):
+            marks[group + 1] |= one
+
+
 class _MergedError(Exception):
     """A segment is not there any more: it was merged with others."""
 
@@ -299,12 +316,14 @@ class _Merged:
         self._parts: list[bytes] = []
         self._counts: list[int] = []
         self._steps: list[int] = []
+        self._marks: list[int] = []
 
-    def add(self, word: bytes, steps: Sequence[int]) -> bool:
-        """Add a word and its blocks, as a part has them; return whether a part is done."""
+    def add(self, word: bytes, steps: Sequence[int], marks: Sequence[int]) -> bool:
+        """Add a word, its blocks and its marks, as a part has them; return whether a part is done."""
         self._words.append(word)
         self._counts.append(len(steps))
         self._steps += steps
+        self._marks += marks
         if len(self._counts) < _WORDS_OF_A_PART:
             return False
         self._end()
@@ -312,8 +331,8 @@ class _Merged:
 
     def _end(self) -> None:
         if self._counts:
-            self._parts.append(zstd.compress(part_of(self._counts, self._steps), _MERGED_LEVEL))
-            self._counts, self._steps = [], []
+            self._parts.append(zstd.compress(part_of(self._counts, self._steps, self._marks), _MERGED_LEVEL))
+            self._counts, self._steps, self._marks = [], [], []
 
     def end(self, span: int) -> Made:
         """Return the segment, of ``span`` blocks."""

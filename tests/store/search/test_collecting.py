@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.search import collecting
-from store.search.collecting import Collected, InPython, Steps
-from store.search.words import END
+from store.search.collecting import GROUP, Collected, InPython, Steps
+from store.search.words import ALL_MARKS, END, mark_of
 
 needs_extension = pytest.mark.skipif(
     not collecting.is_built, reason="store.search._words was not built: there was no compiler"
@@ -37,9 +37,13 @@ def read(words: bytes, parts: list[bytes]) -> dict[bytes, list[int]]:
     found: dict[bytes, list[int]] = {}
     for part in parts:
         steps = Steps(part)
-        for place, some in enumerate(steps):
+        for place, (some, marks) in enumerate(steps):
             assert steps.of(place) == some
-            found[next(said)] = [*accumulate(some)]
+            blocks = found[next(said)] = [*accumulate(some)]
+            assert list(steps.blocks(place, 0)) == blocks
+            for mark in (1 << shift for shift in range(32)):
+                asked = [block for at, block in enumerate(blocks) if marks[at // GROUP] & mark]
+                assert list(steps.blocks(place, mark)) == asked
     assert list(said) == []
     return found
 
@@ -65,6 +69,19 @@ def test_every_word_has_its_blocks(extension: bool, monkeypatch: pytest.MonkeyPa
             right.setdefault(word.encode(), []).append(number)
     assert found == right
     assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("extension", [pytest.param(True, marks=needs_extension), False])
+def test_a_word_has_the_marks_of_those_that_follow_it(extension: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [["one, two"], ["one", "two one"], ["(One)\nthree one \u2014 four"], [f"one{'é'}"], [f"x {'y' * 65} one"]]
+    into = Collected() if extension else in_python(monkeypatch)
+    words, [part] = collected(into, blocks).end(1024)
+    marks = dict(zip(words.split(END)[1:-1], (some for _steps, some in Steps(part)), strict=True))
+    assert marks[b"one"] == (mark_of(b"two") | mark_of(b"three"),)
+    assert marks[b"two"] == (mark_of(b"one"),)
+    assert marks[b"four"] == marks[b"x"] == (0,)
+    # any word may follow those that are not plain
+    assert marks["oneé".encode()] == marks[b"y" * 64] == (ALL_MARKS,)
 
 
 @needs_extension

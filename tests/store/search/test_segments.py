@@ -18,7 +18,7 @@ from store.search.needs import Every, all_of, literal, one_of
 from store.search.segments import Segments, _Segment, made
 from store.search.words import END
 
-SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "東", "京", "0123456789" * 8)
+SYLLABLES = ("ba", "Ce", "di", "fo", "gu", "-", " ", " ", "\n", "é", "\u2014", "東", "京", "0123456789" * 8)
 RANK = 1 << 36
 
 
@@ -76,12 +76,29 @@ def test_no_block_is_missed(segments: Segments, seed: int) -> None:
             if start == RANK:
                 assert right <= set(found)
                 looked, beside = looked + len(right), beside + len(found) - len(right)
-    assert beside < looked
+    assert beside < 2 * looked
     while segments.merge():
         pass
     assert segments.span == len(texts)
     [[count]] = segments.db.query("SELECT count(*) FROM segments")
     assert count <= 2 * 3 * 8
+
+
+def test_words_that_do_not_follow_each_other_are_not_looked_at(segments: Segments) -> None:
+    chance = random.Random(2)
+    words = [f"word{number}" for number in range(60)]
+    texts: dict[int, str] = {}
+    for number in range(200):
+        more = [" ".join(["here", *chance.sample(words, 12), "there", "is"]) for _ in range(20)]
+        add(segments, texts, RANK + 20 * number, more)
+    add(segments, texts, RANK + 4000, ["here there, at last"])
+    for _round in range(2):
+        assert list(segments.blocks(literal(" here there,"), RANK, 2 * RANK))[:1] == [RANK + 4000]
+        assert len(list(segments.blocks(literal(" here there,"), RANK, 2 * RANK))) < 2000
+        assert len(list(segments.blocks(literal(" here word7 "), RANK, 2 * RANK))) < 3500
+        while segments.merge():
+            pass
+    assert len(list(segments.blocks(all_of([literal(" here "), literal(" there ")]), RANK, 2 * RANK))) == 4001
 
 
 def test_what_is_merged_while_somebody_reads_is_told_once(segments: Segments) -> None:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from store.search.collecting import Collected
 from store.search.folding import fold
-from store.search.words import END, pieces_of
+from store.search.words import END, mark_of, pieces_of
 
 ALPHABET = "aBc9_ .-\n\0é\u0130\u00df\u0301ガ東京都ไทย한글\U00020000\u2014ー"
 TEXTS = st.one_of(
@@ -28,7 +28,7 @@ def words_of(text: str) -> set[bytes]:
 @example("é" * 33, "é" * 33, "")
 def test_a_text_has_the_pieces_of_all_its_parts(before: str, part: str, after: str) -> None:
     words = END.join((b"", *sorted(words_of(before + part + after)), b""))
-    assert all(piece in words for piece in pieces_of(fold(part)))
+    assert all(piece.text in words for piece in pieces_of(fold(part)))
 
 
 @given(TEXTS)
@@ -49,9 +49,18 @@ def test_words() -> None:
 
 
 def test_pieces() -> None:
-    assert pieces_of("reset by peer") == [b"reset\n", b"\nby\n", b"\npeer"]
-    assert pieces_of("-a") == [b"\na"]
-    assert pieces_of("ab") == [b"ab"]
+    assert pieces_of("reset by peer") == [(b"reset\n", mark_of(b"by")), (b"\nby\n", 0), (b"\npeer", 0)]
+    assert pieces_of("-a") == [(b"\na", 0)]
+    assert pieces_of("ab") == [(b"ab", 0)]
     assert pieces_of("a") == pieces_of("->") == []
-    assert pieces_of("東京都") == ["東京".encode(), "京都".encode()]
-    assert pieces_of("0123456789" * 3) == [b"01234567890123456", b"34567890123456789"]
+    assert pieces_of("東京都") == [("東京".encode(), 0), ("京都".encode(), 0)]
+    assert pieces_of("0123456789" * 3) == [(b"01234567890123456", 0), (b"34567890123456789", 0)]
+
+
+def test_a_mark_is_known_only_of_a_plain_word_that_follows_for_certain() -> None:
+    two = mark_of(b"two")
+    for text in ("one two.", "one, (two) three", "é one\ntwo\n"):
+        assert dict(pieces_of(text)).keys() & {b"one\n", b"\none\n"}
+        assert two in [piece.mark for piece in pieces_of(text)]
+    for text in ("one two", "one \u2014 two.", "one two\u2014", "one twö.", f"one {'2' * 65}.", "one 東."):
+        assert {piece.mark for piece in pieces_of(text)} == {0}
