@@ -108,7 +108,7 @@ _AGAIN_SECONDS = 600.0
 _AWAY_SECONDS = 10.0
 """The same, where the space that has them was away."""
 _PAGES_FREED = 1000
-_LEAST_FREE = 16
+_LEAST_FREE = 64
 """Free pages are given back if there are more than one in this many."""
 
 

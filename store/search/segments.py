@@ -46,7 +46,7 @@ CREATE TABLE parts (
 
 _MOST_BLOCKS = 1 << 16
 _WORDS_OF_A_PART = 1024
-_AT_ONCE = 8
+_AT_ONCE = 4
 """How many segments of about one size are merged."""
 _RECENT_BYTES = 16 << 20
 _COUNTED_BYTES = 8 << 10
