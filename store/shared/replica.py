@@ -36,7 +36,6 @@ from store.disk.turn_format import decode_run
 from store.errors import (
     DamageError,
     FormatTooNew,
-    NotFound,
     StoreFailed,
     StoreFull,
     Unreachable,
@@ -332,7 +331,8 @@ class Replica:
         if self._space is None or self._packs is None:
             try:
                 self._space, self.access = enter(self._root, self.member)
-            except NotFound as error:
+            except UsageError as error:
+                # gone, or a library is missing here
                 raise Unreachable(str(error)) from error
             except FormatTooNew as error:
                 raise self._only_read(str(error)) from error

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from fusefs.text.render import FileRenderer
 from store import paths
-from store.errors import DamageError, StoreFailed, UsageError
+from store.errors import DamageError, StoreFailed, Unreachable, UsageError
 from store.ids import hash_bytes
 from store.shared import access as access_module
 from store.shared import entry as entries
@@ -87,6 +87,21 @@ def test_a_replica_begins_in_a_directory_of_its_own(team: Team) -> None:
     assert remote.accept(invited, team.root("b"), "b") is None
     remote.approve(team.root("a"))
     assert remote.accept(invited, team.root("b"), "b") is not None
+
+
+@pytest.mark.logs("encrypted spaces need another library")
+def test_without_the_library_a_replica_is_read_and_says_what_is_missing(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = team.open("a")
+    context = a.contexts.create().context
+    a.contexts.append(context, b"known text", "line")
+    a.close()
+    monkeypatch.setattr("store.shared.connect.find_spec", lambda _name: None)
+    a = team.open("a")
+    assert said(a, context) == [b"known text"]
+    with pytest.raises(Unreachable, match="encrypted spaces need another library: pip install"):
+        a.contexts.append(context, b"more", "line")
 
 
 def test_the_first_makes_the_key_and_lets_others_in(team: Team) -> None:
