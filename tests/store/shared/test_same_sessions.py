@@ -18,12 +18,13 @@ from store.importing.importer import Importer, ImportReport
 from store.importing.native import as_it_came
 from store.store import Store
 from tests.store.importing.sessions import SESSION, line
+from tests.store.shared.test_importing import payloads
 from tests.store.shared.test_spaces import Team, team
 
 __all__ = ["team"]
 
-BATCHES, HOMES = (100, 40) if os.environ.get("CONVFS_LARGE_TESTS") == "1" else (3, 12)
-"""So many spaces, and so many homes that come into each."""
+BATCHES, HOMES = (100, 20) if os.environ.get("CONVFS_LARGE_TESTS") == "1" else (2, 9)
+"""So many spaces for each kind of home, and so many homes that come into each."""
 Home = dict[str, bytes]
 """The contents of files by their paths."""
 
@@ -76,7 +77,24 @@ def damaged(rng: random.Random, content: bytes) -> bytes:
 
 def tells(content: bytes) -> bool:
     """Return whether a file says by now of which session it is: until then it may be of any."""
-    return b"sessionId" in content[: content.rfind(b"\n") + 1]
+    return b"sessionId" in content[: content.rfind(b"\n") + 1] or b"\n#### " in content
+
+
+def histories(rng: random.Random, number: int) -> Home:
+    """Return files of many conversations, some of which are in several of them, and have gone on in one."""
+    files: Home = {}
+    for which in range(rng.randint(1, 3)):
+        runs = []
+        for day in range(1, rng.randint(2, 5)):
+            own = which if rng.random() < 0.5 else 0
+            said = ((at if rng.random() < 0.7 else rng.random(), at) for at in range(rng.randint(1, 3)))
+            asked = "".join(f"\n#### Question {number} {day} {what}?\n\nAnswer {at}.\n" for what, at in said)
+            runs.append(f"\n# aider chat started at 2026-03-{day:02} 12:{number % 60:02}:{own:02}\n{asked}")
+        files[f"p{which}/.aider.chat.history.md"] = "".join(runs).encode()
+    if len(files) > 1 and rng.random() < 0.4:
+        one, other = list(files)[:2]
+        files[other] = files[one] + (files[other] if rng.random() < 0.5 else b"")
+    return files
 
 
 def home(rng: random.Random, number: int) -> Home:
@@ -119,6 +137,9 @@ class Machine:
             path = self.root / name
             size = path.stat().st_size if path.exists() else 0
             now = content if whole or rng.random() < 0.5 else cut(rng, content)
+            if path.suffix == ".md":
+                # a question that has no answer yet is another one
+                now = now[: now.rfind(b"\n#### ")] if now != content else now
             if len(now) > size and tells(now):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(now)
@@ -126,7 +147,8 @@ class Machine:
     def bring(self, rng: random.Random | None = None) -> ImportReport | None:
         paths = [self.root]
         if rng is not None and rng.random() < 0.3:
-            paths = [path for path in sorted(self.root.rglob("*.jsonl")) if rng.random() < 0.5]
+            files = sorted(path for path in self.root.rglob("*") if path.is_file())
+            paths = [path for path in files if rng.random() < 0.5]
         if not paths or not self.root.exists():
             return None
         report = Importer(self.store).run(paths)
@@ -176,8 +198,9 @@ def texts(store: Store, roots: Sequence[Path]) -> Counter[bytes]:
     for talk in store.library.conversations():
         entry = store.catalogue.entry(talk.id)
         if any(Path(entry.source).is_relative_to(root) for root in roots):
-            file = as_it_came(store, entry)
-            found[b"\n".join(file.read(0, file.size).splitlines()).strip()] += 1
+            file = as_it_came(store, entry) if "part" not in entry.metadata else None
+            text = file.read(0, file.size) if file is not None else payloads(store, talk)
+            found[b"\n".join(text.splitlines()).strip()] += 1
     return found
 
 
@@ -202,12 +225,15 @@ def scenario(rng: random.Random, machines: Sequence[Machine]) -> None:
         machine.bring()
 
 
+@pytest.mark.parametrize("make", [home, histories])
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_machines_make_of_a_home_what_a_store_alone_does(team: Team, tmp_path: Path, batch: int) -> None:
+def test_machines_make_of_a_home_what_a_store_alone_does(
+    team: Team, tmp_path: Path, batch: int, make: Callable[[random.Random, int], Home]
+) -> None:
     stores = [team.open("a"), team.open("b")]
     for number in range(batch * HOMES, (batch + 1) * HOMES):
         rng = random.Random(number)
-        files, folder = home(rng, number), tmp_path / str(number)
+        files, folder = make(rng, number), tmp_path / str(number)
         roots = [folder / "home"] * 2 if rng.random() < 0.4 else [folder / name for name in "ab"]
         scenario(rng, [Machine(store, root, files) for store, root in zip(stores, roots, strict=True)])
         with Store.open(folder / "alone", renderer=FileRenderer()) as alone:
