@@ -19,9 +19,13 @@ class Overtaken(Conflict):
 
 
 class Unclaimed(Struct, frozen=True):
-    """The state of a space in which a session was looked for: the newest context then. 0 outside of a space."""
+    """The state of a space in which a session was looked for: the last commit and the newest context then.
+
+    0 outside of a space.
+    """
 
     store: Store
+    seq: int
     newest: int
     source: str
     known: int
@@ -30,13 +34,13 @@ class Unclaimed(Struct, frozen=True):
     @classmethod
     def now(cls, store: Store, source: str = "") -> Self:
         if not store.catalogue.machine:
-            return cls(store, 0, source, 0)
-        newest = store.catalogue.newest()
+            return cls(store, 0, 0, source, 0)
+        seq, newest = store.writer.seq, store.catalogue.newest()
         known = store.catalogue.by_source(source) if source else None
-        return cls(store, newest, source, known.id if known else 0)
+        return cls(store, seq, newest, source, known.id if known else 0)
 
     def still(self, metadata: Mapping[str, object]) -> Callable[[], bool] | None:
-        """Return what says, at the commit, that no machine has made a conversation since that may be the same session.
+        """Return what says, at the commit, that no machine has made, or moved, one since that may be the same session.
 
         ``metadata`` is that of the one to be made. None outside of a space: there nobody else can.
         """
@@ -50,7 +54,7 @@ class Unclaimed(Struct, frozen=True):
         if path := metadata.get("layout_of"):
             marks.append(origin("layout", str(path)))
         source = "" if kind == "part" else str(metadata.get("source", ""))
-        return lambda: not (catalogue.is_claimed(newest, marks) or self._has_come(source))
+        return lambda: not (catalogue.is_claimed(newest, self.seq, marks) or self._has_come(source))
 
     def _has_come(self, source: str) -> bool:
         """Return whether a conversation has come from a path meanwhile: a new one, or that of another machine."""

@@ -262,10 +262,19 @@ class Catalogue:
         rows = self._query("SELECT max(id) FROM contexts")
         return int(rows[0][0] or 0)
 
-    def is_claimed(self, after: int, marks: Iterable[str]) -> bool:
-        """Return whether a context newer than ``after`` is found by one of some marks."""
-        by_mark = "SELECT 1 FROM origins WHERE origin = ? AND context > ?"
-        return any(self._query(by_mark, (mark, after)) for mark in marks)
+    def is_claimed(self, after: int, seq: int, marks: Iterable[str]) -> bool:
+        """Return whether one of some marks finds a context newer than ``after``, or of others and moved after ``seq``.
+
+        The others are the other machines of a space, and ``seq`` is the number of a commit.
+        """
+        newer = "SELECT 1 FROM origins WHERE origin = ? AND context > ?"
+        moved = (
+            "SELECT 1 FROM origins JOIN versions USING (context) JOIN contexts ON id = context"
+            " WHERE origin = ? AND seq > ? AND json_extract(metadata, '$.machine') != ?"
+        )
+        return any(
+            self._query(newer, (mark, after)) or self._query(moved, (mark, seq, self.machine)) for mark in marks
+        )
 
     def layouts(self) -> list[ContextEntry]:
         """Return the contexts that stand for files of many conversations, by path."""

@@ -132,6 +132,21 @@ def test_what_two_machines_have_only_noted_since_is_kept_by_both(team: Team, tmp
     assert {payloads(a, talk) for talk in talks(a)} == set(contents)
 
 
+def test_a_session_that_another_machine_has_moved_on_meanwhile_is_not_made_anew(any_team: Team, tmp_path: Path) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    whole = lines("One", "Two", "Three", "Four")
+    copy = session(tmp_path / "b", lines("One", "Two"), "copy")
+    assert brought(b, copy) == (1, 0, 0)
+    a.writer.catch_up()
+    stale(a, b)
+    assert brought(a, session(tmp_path / "a", whole, "whole")) == (0, 1, 0)
+    # here it is still the beginning of the copy, and the whole is new
+    copy.write_bytes(whole[:-60])
+    session(tmp_path / "b", whole, "whole")
+    assert brought(b, tmp_path / "b") == (1, 0, 1)
+    assert sorted(payloads(a, talk) for talk in talks(a)) == sorted([whole, whole[:-60] + b"\n"])
+
+
 def test_a_session_of_which_another_machine_has_less_is_read_once(
     team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
