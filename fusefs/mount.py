@@ -15,7 +15,7 @@ import pyfuse3
 import trio
 
 from fusefs import opens, polling
-from fusefs.editing.desk import recover
+from fusefs.editing.recovery import recover
 from fusefs.editing.stand_in import PATIENCE_SECONDS
 from fusefs.handler import WAITING_AT_MOST
 from fusefs.kernel import Invalidations, invalidate
@@ -72,7 +72,8 @@ def run(
             tree.opens = answered
         operations = Operations(tree, invalidate)
         if not store.files.read_only:
-            recover(operations.desk)
+            with patience.at_most(PATIENCE_SECONDS):
+                recover(operations.desk, operations.gestures.removals)
     except OSError as error:
         raise cannot_open(store.root, error) from error
     polling.install(settings.poll_microseconds, answered)
@@ -86,7 +87,8 @@ def run(
                 trio.run(_serve, operations, invalidations, ready, background)
         finally:
             desk.stand_in.end()
-            operations.gestures.close()
+            with patience.at_most(PATIENCE_SECONDS):
+                operations.gestures.close()
             invalidations.end()
             operations.tree.workers.end()
     log.info("unmounted from %s", target)

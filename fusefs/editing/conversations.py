@@ -1,13 +1,13 @@
 """Whole conversations, made, forked, renamed, removed, and given labels: by directories, links and attributes."""
 
 import errno
-from functools import partial
 from typing import NamedTuple, NoReturn
 
 from pyfuse3 import ENOATTR, FUSEError
 
 from fusefs.editing.desk import Desk
 from fusefs.editing.removal import Removals, Vanishing
+from fusefs.editing.stand_in import PATIENCE_SECONDS
 from fusefs.inodes import Place
 from fusefs.tree.control import TrashDirectory
 from fusefs.tree.conversation import ConversationDirectory, ForksDirectory, fork_name
@@ -20,6 +20,7 @@ from fusefs.tree.projects import FormerName, ProjectDirectory, ProjectsDirectory
 from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.view_node import FixedDirectory, ViewNode
 from fusefs.tree.waiting import Later, Work
+from store.commit import patience
 from store.conversations.places import ASIDE, distinct
 from store.editing.editor import Editor
 from store.filenames import LONGEST_SHOWN, safe_name
@@ -136,7 +137,8 @@ class Labels:
 
         def relabel() -> None:
             contexts.extend(conversation.id for conversation in labelled(before))
-            self._editor.relabel_all(contexts, add=[label], remove=[before])
+            with patience.at_most(PATIENCE_SECONDS):
+                self._editor.relabel_all(contexts, add=[label], remove=[before])
 
         if len(labelled(before, _FEW + 1)) <= _FEW:
             work = Work(relabel)
@@ -204,8 +206,11 @@ class Labels:
         work = self._changing.get(asked)
         # who asked for one that was done a while ago was interrupted
         if work is None or work.is_old:
-            add, remove = ([label], []) if given else ([], [label])
-            change = partial(self._editor.relabel, context, add=add, remove=remove)
+
+            def change() -> None:
+                with patience.at_most(PATIENCE_SECONDS):
+                    self._editor.relabel(context, add=[label] * given, remove=[label] * (not given))
+
             work = self._changing[asked] = self._tree.workers.begin(change)
         work.await_done()
         if work.is_done:
@@ -232,7 +237,7 @@ class Conversations:
         self._tree = desk.tree
         self._removals = removals
         self._editor = Editor(desk.tree.store)
-        self.vanishing = Vanishing(desk.tree, desk.clock)
+        self.vanishing = Vanishing(desk.saves)
         self.labels = Labels(desk)
 
     def make(self, directory: Directory, name: bytes) -> Node | None:
@@ -325,13 +330,16 @@ class Conversations:
                 parent, TrashDirectory
             ):
                 self._check_empty(node)
-                self._removals.drop(node.view_id)
-                self._desk.outputs.drop(node.view_id)
+                try:
+                    self._editor.remove(self._desk.records.context(node.view_id))
+                finally:
+                    # all of it is removed now, or there again
+                    self._removals.drop(node.view_id)
+                    self._desk.outputs.drop(node.view_id)
+                    self.vanishing.show(node.view_id)
                 self._stays(parent)
                 if isinstance(parent, SubagentsDirectory):
                     self._tree.emptied.add(parent.view_id)
-                self._editor.remove(self._desk.records.context(node.view_id))
-                self.vanishing.show(node.view_id)
                 self._tree.renew(node.view_id)
             case EventsDirectory() | ResourceDirectory() | ForksDirectory() | OutputsDirectory() if (
                 self._desk.targets.is_head(node.view_id)

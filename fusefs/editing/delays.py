@@ -4,7 +4,7 @@ Programs that save remove a file and make it again, or move it away and write a 
 pieces. Neither tells when it is done, so both are judged by time. Callers pass the clock: tests set it.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -40,6 +40,10 @@ class Delayed(Generic[G, K, V]):
         was_hidden = key in hidden
         hidden.pop(key, None)
         return was_hidden
+
+    def of(self, group: G) -> Mapping[K, V]:
+        """Return what is hidden in a group."""
+        return self._hidden.get(group, {})
 
     def take(self, group: G) -> dict[K, V]:
         """Remove a group and return its hidden items."""

@@ -31,15 +31,17 @@ log = logging.getLogger(__name__)
 
 NEW = "new"
 """The key of a draft that is to become a new event."""
+REMOVED = "removed"
+"""The key of a draft of events that are to be removed: its text is an object with their states, by number."""
 
 
 class Draft(Struct, frozen=True):
     """The origin of a draft: its file, and the states before and after.
 
-    ``context`` and ``key`` say which file it belongs to (:attr:`fusefs.editing.targets.Target.key`, or :data:`NEW`),
-    ``name`` is that file's name. ``base`` is the state of the file that it was made from and ``result`` the state that
-    it leads to; "" if unknown. ``complete`` says that the program had closed the file, and so meant it to be saved.
-    ``written_ms`` is the time of writing in Unix milliseconds, 0 if unknown.
+    ``context`` and ``key`` say which file it belongs to (:attr:`fusefs.editing.targets.Target.key`, :data:`NEW`, or
+    :data:`REMOVED`), ``name`` is that file's name. ``base`` is the state of the file that it was made from and
+    ``result`` the state that it leads to; "" if unknown. ``complete`` says that the program had closed the file, and so
+    meant it to be saved. ``written_ms`` is the time of writing in Unix milliseconds, 0 if unknown.
     """
 
     context: int

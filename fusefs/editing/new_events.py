@@ -190,14 +190,13 @@ class NewEvents:
             candidate.note = self.drafts.postponed(candidate.view_id, candidate.path, error)
         self._waiting[source.ino] = candidate
 
-    def resume(self, candidate: NewEvent, data: bytes, error: StoreFailed | OSError) -> None:
-        """Take up a file that an earlier mount has reported as saved, and that cannot be appended yet."""
+    def take_up(self, candidate: NewEvent, data: bytes, error: StoreFailed | OSError) -> None:
+        """Go on with a file that an earlier mount has left with its draft; see :meth:`wait`."""
         path = self.path(candidate)
         with suppress(FileExistsError):
             self.drafts.put_new(path, data)
-        events = self.tree.place(candidate.view_id, Place.EVENTS)
-        source = self.inodes.scratch.node_at(os.fsencode(path), events)
-        if isinstance(source, ScratchFile):
+        source = self.inodes.scratch.node_at(os.fsencode(path), self.tree.place(candidate.view_id, Place.EVENTS))
+        if isinstance(source, ScratchFile) and candidate.composed is not None and path.read_bytes() == data:
             self.wait(source, candidate, error)
 
     def settle_waiting(self, view_id: int | None) -> None:

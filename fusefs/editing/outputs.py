@@ -125,8 +125,7 @@ class Outputs(Removing[Key, None]):
     def __init__(
         self, inodes: Inodes, records: EventCommits, drafts: Drafts, stand_in: StandIn, clock: Clock
     ) -> None:
-        super().__init__(clock, drafts)
-        self._tree = inodes.tree
+        super().__init__(inodes.tree, clock, drafts)
         self._kernel = inodes.kernel
         self._inodes = inodes
         self._records = records
@@ -388,6 +387,9 @@ class Outputs(Removing[Key, None]):
         """Remove an output: at once if it was never kept, else a moment later. Open files keep its content."""
         key = node.key
         kept = self._kept(key)
+        if self.growing(key):
+            # first: nothing is changed where the space is away
+            self._artifacts.leave(self.context(key), key.outputs, key.name)
         self._orphan(node)
         if self.growing(key):
             self._artifacts.drop(self.context(key), key.outputs, key.name)
@@ -442,8 +444,8 @@ class Outputs(Removing[Key, None]):
         place = next(place for place, outputs in PLACES.items() if outputs == key.outputs)
         return numbers.base(Space.PLACE, key.view_id) + place
 
-    def commit(self, view_id: int) -> None:
-        """Finish the removals of one conversation now. Outputs that came with an import are there again."""
+    def _remove(self, view_id: int) -> None:
+        """Finish the removals of one conversation. Outputs that came with an import are there again."""
         hidden = [key for key in self._removed.take(view_id) if key in self._known.hidden]
         try:
             for outputs in PLACES.values():
@@ -456,12 +458,17 @@ class Outputs(Removing[Key, None]):
                     context, outputs, *(name for name in names if name in kept and not kept[name].imported)
                 )
             self._tree.renew(view_id)
+        except Unreachable:
+            self._put_back(view_id, dict.fromkeys(hidden))
+            raise
         finally:
-            self._known.hidden.difference_update(hidden)
+            if view_id not in self._removed:
+                self._known.hidden.difference_update(hidden)
 
     def drop(self, view_id: int) -> None:
         """Cancel the removals in a conversation: all of it is removed, or nothing."""
         self._known.hidden.difference_update(self._removed.take(view_id))
+        self._waits_no_more(view_id)
 
     def move(self, source: OutputFile, directory: OutputsDirectory, asked: Key) -> None:
         """Give an output another name, maybe in another conversation; what had that is replaced."""

@@ -34,6 +34,7 @@ from store.formats.core.lens import Nothing
 from store.formats.core.unknown import TextLens, type_named
 from store.formats.registry import FORMATS, lens_for
 from store.index.catalogue import ContextEntry
+from store.index.views import Run
 from store.store import Store
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ _LOOKED_BACK = 64
 
 _ATTEMPTS = 8
 
-CHANGED = "was changed by somebody else in the meantime: compare, and save again"
+CHANGED = "was changed in the meantime: compare, and save again"
 
 
 class Base(Struct, frozen=True):
@@ -69,12 +70,14 @@ class Prepared(Struct, frozen=True):
     ``commit`` makes one version of it and returns the state that the file is then in. It is called with the time that
     the file shows then, in Unix milliseconds (0: now), if it takes one, and raises Conflict if the file is no longer in
     the state that this was prepared for. ``result`` is that state, "" where it is not known before. ``touches`` returns
-    the computed inode numbers of other files that will have other content, but those that show all records.
+    the computed inode numbers of other files that will have other content, but those that show all records. ``adds``:
+    there will be more records, or another title: what may be there already, and would be so twice.
     """
 
     commit: Callable[[int], str]
     result: str = ""
     touches: Callable[[], Sequence[int]] = tuple
+    adds: bool = False
 
 
 class Pondered(Struct, frozen=True):
@@ -249,16 +252,43 @@ class EventCommits:
         self.bursts.saved(head.context, head.tip)
         self.tree.renew(view_id)
 
-    def behind(self, view_id: int, head: int) -> range:
-        """Return the numbers of the records appended since a conversation ended in turn ``head``, or raise Conflict."""
+    def behind(self, view_id: int, head: int, worked_out: Rewrite | None = None) -> range:
+        """Return the numbers of the records appended since a conversation ended in turn ``head``, or raise Conflict.
+
+        With changes that were ``worked_out`` then, only what they are about must still be as it was.
+        """
         self.settle(view_id)
         store = self.tree.store
         view = self.tree.view(view_id)
-        runs = store.records.runs(head) if head else ()
-        length = branch.length(runs)
-        if tuple(branch.part(store.records.runs(view.head), 0, length)) != runs:
-            raise Conflict(f"the conversation {CHANGED}")
+        old = store.records.runs(head) if head else ()
+        new = store.records.runs(view.head) if view.head else ()
+        length = branch.length(old)
+        if tuple(branch.part(new, 0, length)) != old and (what := self._in_the_way(old, new, worked_out)):
+            raise Conflict(f"{what} {CHANGED}")
         return range(length + 1, view.records + 1)
+
+    def _in_the_way(self, old: tuple[Run, ...], new: tuple[Run, ...], worked_out: Rewrite | None) -> str:
+        """Return what has changed in a branch that changes ``worked_out`` of it are about, "" if nothing has."""
+        length = branch.length(old)
+        if worked_out is None or branch.length(new) < length:
+            return "the conversation"
+        turns = self.tree.store.turns
+        number, gone, there = 1, dict[int, bytes](), set[bytes]()
+        for first, other, count in branch.pairs(old, new, 0, length):
+            for at in range(count) if first != other else ():
+                was, now = turns.get(first + at).payload_hash, turns.get(other + at).payload_hash
+                if was != now:
+                    gone[number + at] = was
+                    there.add(now)
+            number += count
+        if touched := gone.keys() & worked_out.changes.keys():
+            return f"event {min(touched)}"
+        if worked_out.items is not None and gone:
+            for first, count in branch.part(new, length, branch.length(new) - length):
+                there.update(turns.get(turn).payload_hash for turn in range(first, first + count))
+            if not there.isdisjoint(gone.values()):
+                return "the order of the events"
+        return ""
 
     def drawn(self, view_id: int, number: int) -> DrawnEvent:
         """Return the file of an event as it is drawn now."""

@@ -17,6 +17,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,7 +34,7 @@ from fusefs.tree.changes import CONTENT_PLACES
 from fusefs.tree.node import LONG, Bytes, Node, OpenContent
 from fusefs.tree.router import Router
 from fusefs.tree.view_node import ViewNode
-from store.errors import Conflict, ConvfsError, StoreFailed, UsageError
+from store.errors import Conflict, ConvfsError, StoreFailed, Unreachable, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +169,8 @@ class SavedRole:
         if self.session is None:
             # writes to a file that was removed while it was open have nowhere to go
             gone = self._saves.inodes.state(self._ino) is State.ORPHAN
-            session = None if self._anew or gone else self._saves.session(self._ino)
-            if session is None:
+            session = None if gone else self._saves.session(self._ino)
+            if session is None or (self._anew and not session.is_closed):
                 session = Session(self._saves, self._ino, self._target, self.program, anew=self._anew)
             self._anew = False
             self.join(session)
@@ -202,9 +203,13 @@ class Session:
         """True if something was written that no flush has looked at."""
         self._quiet = Quiet()
         self._draft: Path | None = None
+        self._draft_is_closed = False
+        """True if the draft has the text that was reported as saved, and not one that was merely synced since."""
         self._rejected: Path | None = None
-        self.postponed = False
-        """True if it was closed but could not be committed: the disk was full, or the store takes nothing more."""
+        self._reverted = False
+        """True if it went back to the text that was reported as saved: the note of the later one stays."""
+        self.postponed: StoreFailed | OSError | None = None
+        """The reason why it could not be committed when it was closed: the space is away, or the disk was full."""
         self._note = ""
         """The note of that."""
         self._closed: tuple[bytes, Prepared] | None = None
@@ -218,9 +223,9 @@ class Session:
         return isinstance(self._saves.tree.bound(self.ino), OrphanFile)
 
     @property
-    def is_due(self) -> bool:
-        """True if it was closed, could not be committed, and nobody is writing on."""
-        return self.postponed and not (self.handles and self._waits)
+    def is_closed(self) -> bool:
+        """True if no program has it open, and it waits to be committed: the next text takes the place of this one."""
+        return self.postponed is not None and not self.handles
 
     # -- what programs do ------------------------------------------------------------------------------------------
 
@@ -237,6 +242,9 @@ class Session:
     def changed(self) -> None:
         """Show the text now in the buffer, which is complete once it is closed."""
         self._waits = True
+        if self.postponed is not None:
+            self.postponed = None
+            self._saves.waiting.remove(self)
         self._quiet.written(self._saves.clock())
         # as exact as a version is: the time shown is the one that stays
         self.time_ns = max(time.time_ns() // NS_IN_MS * NS_IN_MS, self._later_than + NS_IN_MS)
@@ -276,17 +284,6 @@ class Session:
                 raise
             self._failure = None
 
-    def resume(self, draft: Draft, path: Path, data: bytes, error: StoreFailed | OSError) -> None:
-        """Go on with a text that an earlier mount has reported as saved: it is shown, and committed once it can be."""
-        self.buffer = Buffer(data)
-        self.time_ns = draft.written_ms * NS_IN_MS
-        self._state = draft.base
-        self._prepared = self.target.prepare(draft.base, data)
-        self._closed = None if self._prepared is None else (data, self._prepared)
-        self._draft = path
-        self._postpone(error)
-        self._saves.writing(self)
-
     # -- what becomes of it ----------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -297,44 +294,66 @@ class Session:
     def settle(self) -> None:
         """Commit the text written. The next change begins another session."""
         saved: Saved | None = None
-        data = bytes(self.buffer)
-        postponed, self.postponed = self.postponed, False
-        if not self.gone and data and self._failure is not None:
+        data = b"" if self.gone else bytes(self.buffer)
+        if data and self._failure is not None:
             # a program that was told of a failure may have written only half of it
             self._reject_quietly(data, self._failure)
             data = self._as_closed()
-        if not self.gone and data and self._failure is None:
-            self._saves.settle_waiting(self.target.view_id)
+        elif not self.gone and not data and self._failure is None:
+            if self._held_something:
+                reason = "it was saved empty, which changes nothing: remove it instead"
+                self._saves.drafts.note(self.target.view_id, self.target.path, reason)
+                self._note = ""
+            data = self._as_closed()
+        while data:
             try:
+                self._saves.settle_waiting(self.target.view_id, self)
                 saved = self._commit(data)
-                if self._note:
-                    self._saves.drafts.withdraw(self._note)
+                break
             except (StoreFailed, OSError) as error:
                 if self._draft is not None and not self._waits:
-                    if postponed:
-                        self.postponed = True
-                    else:
-                        self._postpone(error)
+                    # the kept text is shown; the commit is retried every now and then, and when the mount begins again
+                    self.wait(error)
                     return
                 self._reject_quietly(data, error)
             except ConvfsError as error:
                 self._reject_quietly(data, error)
-                if postponed and self._waits and self._as_closed():
-                    # what was reported as saved before is still to be committed
-                    self._rejected = None
-                    self.postponed = True
-                    return
-        elif not self.gone and self._held_something and self._failure is None:
-            reason = "it was saved empty, which changes nothing: remove it instead"
-            self._saves.drafts.note(self.target.view_id, self.target.path, reason)
+            # the one before it was reported as saved, too, if this one was not
+            data = self._as_closed() if self._waits else b""
+        if self.postponed is not None:
+            self.postponed = None
+            self._saves.waiting.remove(self)
+        if saved is not None or self.gone:
+            self.drop()
         self._forget_draft()
-        self._let_go()
+        for handle in self.handles:
+            handle.session = None
+        self.handles.clear()
+        self.target.end()
         self._saves.saved(self, saved)
 
-    def _postpone(self, error: StoreFailed | OSError) -> None:
-        """Show the kept text; its commit is retried every now and then, and when the mount begins again."""
-        self._note = self._saves.drafts.postponed(self.target.view_id, self.target.path, error)
-        self.postponed = True
+    def wait(self, error: StoreFailed | OSError) -> None:
+        """Commit the text later, which was closed and has a draft. ``error`` is why it cannot be now."""
+        if self.postponed is None:
+            self._saves.waiting.append(self)
+        self.postponed = error
+        if not self._note and not self._reverted:
+            self._note = self._saves.drafts.postponed(self.target.view_id, self.target.path, error)
+
+    def drop(self) -> None:
+        """Forget the draft, and the note that it waits: it is committed, or its file is gone."""
+        if self._note:
+            self._saves.drafts.withdraw(self._note)
+        self._forget_draft()
+
+    def take_up(self, path: Path, draft: Draft, text: bytes, prepared: Prepared | None) -> None:
+        """Go on with a text that an earlier mount has left in a draft, to be committed as what was ``prepared``."""
+        self._state, self.buffer = draft.base, Buffer(text)
+        self._draft, self._draft_is_closed = path, True
+        self.time_ns = draft.written_ms * NS_IN_MS
+        self._prepared = prepared
+        self._closed = None if prepared is None else (text, prepared)
+        self._saves.writing(self)
 
     def end(self) -> None:
         """Commit the closed text, as :meth:`settle` does; later writes are found at the next start."""
@@ -352,6 +371,12 @@ class Session:
         data, self._prepared = self._closed
         self.buffer = Buffer(data)
         self._failure, self._waits = None, False
+        self._rejected, self._reverted = None, True
+        if not self._draft_is_closed:
+            try:
+                self._keep(data, complete=True)
+            except (StoreFailed, OSError) as error:
+                log.error("%s: %s", self.target.path, error)
         return data
 
     def _commit(self, data: bytes) -> Saved:
@@ -367,7 +392,7 @@ class Session:
 
     def _committed(self, prepared: Prepared) -> str:
         with self._saves.records.bursts.by(self._program):
-            return prepared.commit(self.time_ns // NS_IN_MS)
+            return self.target.commit(prepared, self._state, bytes(self.buffer), self.time_ns // NS_IN_MS)
 
     def _work_out(self, data: bytes) -> None:
         self._prepared = None
@@ -375,12 +400,9 @@ class Session:
             self._prepared = self.target.prepare(self._state, data)
 
     def _keep(self, data: bytes, *, complete: bool) -> None:
-        earlier = self._saves.waiting(self) if complete and data != self._before else None
         if complete and self._prepared is None:
             # nothing is changed, so there is nothing to lose
             self._forget_draft()
-            if earlier is not None:
-                self._replace(earlier)
             return
         if complete:
             # a text that will not be committed must not be reported as saved
@@ -389,28 +411,8 @@ class Session:
         result = self._prepared.result if complete and self._prepared is not None else ""
         target, written_ms = self.target, self.time_ns // NS_IN_MS
         draft = Draft(context, target.key, target.name, self._state, result, complete, "", written_ms)
-        if earlier is not None and self._draft is None:
-            # in the place of the other: whatever happens, there is one of the two
-            self._draft, earlier._draft = self._saves.drafts.keep(draft, data, earlier._draft), None
-        else:
-            self._draft = self._saves.drafts.keep(draft, data, self._draft)
-        if earlier is not None:
-            self._replace(earlier)
-
-    def _replace(self, earlier: Session) -> None:
-        """Take the place of a save that waits: the file was saved again before that could be committed."""
-        self._before = earlier._before
-        earlier._forget_draft()
-        self._saves.drafts.withdraw(earlier._note)
-        earlier._let_go()
-        self._saves.drop(earlier)
-
-    def _let_go(self) -> None:
-        """Have programs that still hold the file begin another session with their next change."""
-        for handle in self.handles:
-            handle.session = None
-        self.handles.clear()
-        self.target.end()
+        self._draft = self._saves.drafts.keep(draft, data, self._draft)
+        self._draft_is_closed = complete
 
     def _forget_draft(self) -> None:
         if self._draft is not None:
@@ -420,6 +422,8 @@ class Session:
     def _reject(self, data: bytes, error: Exception) -> None:
         with self._saves.records.bursts.by(self._program):
             self._rejected = self._saves.drafts.reject(self.target, data, str(error), self._rejected)
+        # it stands in the place of an earlier one
+        self._note = ""
 
     def _reject_quietly(self, data: bytes, error: Exception) -> None:
         try:
@@ -442,7 +446,10 @@ class Saves:
         self.written: dict[int, Written] = {}
         """The files shown as they were written, by inode."""
         self.tree.served = self.written
-        self._settling = False
+        self.waiting: list[Session] = []
+        """The closed texts that wait to be committed, in the order in which they were closed."""
+        self._aside: dict[int, Session] = {}
+        """Those of files that are being removed, by the files' own inode numbers."""
         self._forgotten: deque[int] = deque()
         """The files whose saves are shown though the kernel has forgotten them: the oldest first."""
         self.settle_others: Callable[[int | None], None] = lambda _view_id: None
@@ -456,10 +463,6 @@ class Saves:
         if anew:
             role.truncate(0)
         return role
-
-    def resume(self, target: Target, draft: Draft, path: Path, data: bytes, error: StoreFailed | OSError) -> None:
-        """Take up the draft at ``path`` of a text that was reported as saved, and cannot be committed yet."""
-        Session(self, target.ino, target, None).resume(draft, path, data, error)
 
     def truncate(self, node: Node, target: Target, size: int) -> None:
         """Make a file ``size`` bytes long by its name, wherever it is open."""
@@ -477,15 +480,6 @@ class Saves:
         """Return the session that is writing to a file."""
         written = self.written.get(ino)
         return written.sessions[-1] if written and written.sessions else None
-
-    def waiting(self, session: Session) -> Session | None:
-        """Return an earlier save of the file of a session that could not be committed yet."""
-        sessions = self.written[session.ino].sessions if session.ino in self.written else []
-        return next((one for one in sessions if one is not session and one.is_due), None)
-
-    def drop(self, session: Session) -> None:
-        """Show nothing of a session any more: another has taken its place."""
-        self.written[session.ino].sessions.remove(session)
 
     # -- what is shown ---------------------------------------------------------------------------------------------
 
@@ -514,8 +508,31 @@ class Saves:
         size = len(text or b"")
         if text is None and ino in self.inodes.kernel.lookups:
             content, size = target.snapshot(), target.size()
-        self.written.pop(ino, None)
+        self.put_aside(ino, target)
         self.inodes.orphan(ino, target, content, size)
+
+    def put_aside(self, ino: int, target: Target) -> None:
+        """Have what waits to be saved in the file known as ``ino`` wait until it is removed, or there again."""
+        written = self.written.pop(ino, None)
+        for session in written.sessions if written else ():
+            if session.postponed is not None:
+                self.waiting.remove(session)
+                if session.is_closed:
+                    self._aside[target.ino] = session
+                else:
+                    session.postponed = None
+
+    def take_back(self, own: int) -> None:
+        """Go on with what waited to be saved in a file with an own number, which was removed and is there again."""
+        if (session := self._aside.pop(own, None)) is not None:
+            session.ino = self.inodes.known(session.target)
+            self.writing(session)
+            self.waiting.append(session)
+
+    def removed(self, own: int) -> None:
+        """Drop what waited to be saved in a file that is removed."""
+        if (session := self._aside.pop(own, None)) is not None:
+            session.drop()
 
     def writing(self, session: Session) -> None:
         """Show the text being written in a session."""
@@ -633,6 +650,7 @@ class Saves:
             self.drafts.reject(target, data, str(error), None)
             raise FUSEError(errno.ESTALE if isinstance(error, Conflict) else errno.EINVAL) from None
         saved = saved_as(target, data, state)
+        self.removed(target.ino)
         if not come_back(node):
             self.written.pop(node.ino, None)
             inodes.orphan(node.ino, target, held, size)
@@ -657,7 +675,7 @@ class Saves:
         inodes = self.inodes
         # programs that have it open go on in the file that it was made
         inodes.change(node.ino, SavedRole, lambda _earlier: ScratchRole(os.open(path, os.O_RDWR | os.O_CLOEXEC)))
-        self.written.pop(node.ino, None)
+        self.put_aside(node.ino, target)
         inodes.make_scratch(node.ino, target, path, above)
         return target.node(inodes.known(target))
 
@@ -666,34 +684,42 @@ class Saves:
     def tick(self) -> None:
         """Commit the texts that have been quiet for a while."""
         now = self.clock()
+        self._settle_all()
         for session in self._sessions():
-            if not session.postponed:
+            if session.postponed is None:
                 session.tick(now)
-        self.settle_waiting(None)
+        self.settle_others(None)
 
-    def settle_waiting(self, view_id: int | None) -> None:
-        """Commit earlier saves of a conversation (None: of any) that wait: the present one comes after them."""
-        if self._settling:
-            return
-        self._settling = True
-        try:
-            for session in self._sessions():
-                if session.is_due and view_id in (None, session.target.view_id):
-                    session.settle()
-                    if session.postponed:
-                        # so would those behind it be
-                        break
-        finally:
-            self._settling = False
+    def settle_waiting(self, view_id: int, before: Session | None = None) -> None:
+        """Commit earlier saves of a conversation that wait, in their order, up to one of them: others come after them.
+
+        Raises the StoreFailed of one that goes on to wait.
+        """
+        for session in self.waiting[:]:
+            if session is before:
+                return
+            if session.target.view_id == view_id:
+                if away := self.tree.store.writer.order.away:
+                    raise Unreachable(away)
+                session.settle()
+                if isinstance(session.postponed, StoreFailed):
+                    raise session.postponed
         self.settle_others(view_id)
+
+    def _settle_all(self) -> None:
+        for view_id in {session.target.view_id for session in self.waiting}:
+            with suppress(StoreFailed):
+                self.settle_waiting(view_id)
 
     def close(self) -> None:
         """Commit the closed texts when the mount ends; keep the rest for the next start."""
+        self._settle_all()
         for session in self._sessions():
-            try:
-                session.end()
-            except Exception:
-                log.exception("what was written to %s may be lost", session.target.path)
+            if session.postponed is None:
+                try:
+                    session.end()
+                except Exception:
+                    log.exception("what was written to %s may be lost", session.target.path)
         self.settle_others(None)
 
     def _sessions(self) -> list[Session]:

@@ -31,7 +31,7 @@ from store.commit import patience
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-PATIENCE_SECONDS = 1.0
+PATIENCE_SECONDS = 0.8
 """The most that a change waits for a space each time that it asks; then what was saved is a draft."""
 ANYWHERE = 0
 """The place of what tells of all changes."""

@@ -150,6 +150,19 @@ class Target(ABC):
     def prepare(self, state: str, data: bytes) -> Prepared | None:
         """Return what ``data`` makes of it, which was in ``state``, if anything. Raises Conflict and UsageError."""
 
+    def prepare_late(self, state: str, data: bytes) -> Prepared | None:
+        """As :meth:`prepare`, for a text that was reported as saved: only what it changes must be as it was."""
+        return self.prepare(state, data)
+
+    def commit(self, prepared: Prepared, state: str, data: bytes, written_ms: int) -> str:
+        """Commit what was prepared of ``data``, as :attr:`Prepared.commit` does."""
+        try:
+            return prepared.commit(written_ms)
+        except Conflict:
+            # another file of the same record may have been saved since
+            again = self.prepare_late(state, data)
+            return prepared.result if again is None else again.commit(written_ms)
+
     def draws(self, data: bytes) -> bool:
         """Return whether its drawn contents are ``data``."""
         return self.size() == len(data) and self.drawn() == data
@@ -222,14 +235,18 @@ class EventTarget(Target):
         self._begun = None
 
     def state(self) -> str:
-        base = self.records.base(self.view_id, self.number)
-        return _DELETED * base.deleted + base.payload_hash.hex()
+        return state_of(self.records.base(self.view_id, self.number))
 
     def prepare(self, state: str, data: bytes) -> Prepared | None:
         digest = bytes.fromhex(state.removeprefix(_DELETED))
         base = Base(self.view_id, self.number, digest, state.startswith(_DELETED))
         payload = self.records.edited(base, data, self._begun)
         return None if payload is None else self.records.prepared(base, payload, hash_bytes(payload).hex())
+
+
+def state_of(base: Base) -> str:
+    """Return the state of an event's file."""
+    return _DELETED * base.deleted + base.payload_hash.hex()
 
 
 class RecordsTarget(WholeTarget):
@@ -304,6 +321,9 @@ class RecordsTarget(WholeTarget):
 
     def prepare(self, state: str, data: bytes) -> Prepared | None:
         self._behind(state)
+        return self.prepare_late(state, data)
+
+    def prepare_late(self, state: str, data: bytes) -> Prepared | None:
         asked = self.records.pondered.pop(self.ino, None)
         is_known = asked is not None and (asked.state, asked.data, asked.work.is_done) == (state, data, True)
         rewrite = asked.work.result() if asked is not None and is_known else self._changes(state)(data)
@@ -316,14 +336,20 @@ class RecordsTarget(WholeTarget):
                 for item in rewrite.items
             )
             rewrite = replace(rewrite, items=items)
-        return Prepared(partial(self._commit, state, rewrite), touches=partial(self._touched, rewrite))
+        adds = rewrite.new > 0 or bool(rewrite.title)
+        return Prepared(partial(self._commit, state, rewrite), touches=partial(self._touched, rewrite), adds=adds)
 
     def _changes(self, state: str) -> Callable[[bytes], Rewrite | None]:
-        return self.changes(_head_in(state), self._behind(state).start - 1)
+        head, seen = _head_in(state), state.partition(_SEEN)[2]
+        records = len(self.tree.store.records.rows(head)) if head else 0
+        return self.changes(head, int(seen) if seen else records)
 
-    def _behind(self, state: str) -> range:
-        """Return the numbers of the records that a program which saves from a state does not know of."""
-        behind = self.records.behind(self.view_id, _head_in(state))
+    def _behind(self, state: str, worked_out: Rewrite | None = None) -> range:
+        """Return the numbers of the records that a program which saves from a state does not know of.
+
+        Raises Conflict as :meth:`EventCommits.behind` does.
+        """
+        behind = self.records.behind(self.view_id, _head_in(state), worked_out)
         seen = state.partition(_SEEN)[2]
         return range(int(seen) + 1, behind.stop) if seen else behind
 
@@ -335,18 +361,19 @@ class RecordsTarget(WholeTarget):
 
     def _commit(self, state: str, rewrite: Rewrite, _written_ms: int) -> str:
         """Make one version of changes to the records in a state. Those appended since follow them."""
+        self._behind(state, rewrite)
         if rewrite.title:
             Editor(self.tree.store).describe(self.records.context(self.view_id), {"title": rewrite.title})
             self.tree.renew(self.view_id)
 
         def change() -> str:
-            behind = self._behind(state)
+            behind = self._behind(state, rewrite)
             if rewrite.items is not None:
                 self.records.rewrite(self.view_id, [*rewrite.items, *behind])
             elif not rewrite.added:
                 self.records.change(self.view_id, rewrite.changes)
             elif not behind:
-                self.records.append(self.view_id, rewrite.added, expected_head=_head_in(state))
+                self.records.append(self.view_id, rewrite.added, expected_head=self.view.head)
             else:
                 self.records.rewrite(self.view_id, [*range(1, behind.start), *rewrite.added, *behind])
             self.records.readers.show(self.ino, self.program, behind.start - 1 + rewrite.new)
@@ -468,7 +495,9 @@ class MetadataTarget(WholeTarget):
 
         def commit(_written_ms: int) -> str:
             """Commit the metadata. Values that others have changed meanwhile are shown as they are, not as written."""
-            _check(state, self.conversation)
+            was, there, wanted = ({**SETTABLE, **one} for one in (shown, metadata_table(self.conversation), said))
+            if any(there.get(key) not in (was.get(key), wanted.get(key)) for key in changes):
+                raise Conflict(f"it {CHANGED}")
             if changes:
                 editor.describe(conversation.id, changes)
                 self.tree.renew(self.view_id)

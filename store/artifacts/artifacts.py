@@ -328,11 +328,16 @@ class Artifacts:
         self.drop(context, outputs, name)
         return output
 
-    def drop(self, context: int, outputs: Outputs, name: str) -> None:
-        # in this order: while a space is away, the file stays with its number
+    def leave(self, context: int, outputs: Outputs, name: str) -> None:
+        """No longer reserve the number of an output that is being written, which is about to be dropped."""
         with suppress(NotFound, FileNotFoundError):
             if self.is_reserved(context, outputs, name):
                 self._settle(context, outputs.key + name, {})
+                self.mark(context, outputs, name, reserved=False)
+
+    def drop(self, context: int, outputs: Outputs, name: str) -> None:
+        # in this order: while a space is away, the file stays with its number
+        self.leave(context, outputs, name)
         with suppress(FileNotFoundError):
             durable.remove(self.path(context, outputs, name))
 

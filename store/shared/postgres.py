@@ -334,7 +334,7 @@ _ENTRY: LiteralString = "prev, seq, token, machine, generation, packs, chain, bo
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10.0
 """For how long an answer is waited for, and for how long an append whose answer was lost is tried again."""
-_WATCH_SECONDS = 0.5
+_WATCH_SECONDS = 0.2
 _PAUSE_SECONDS = 0.1
 _TURN_MS = 2000
 _NOTIFY_SECONDS = 0.05
