@@ -68,7 +68,7 @@ END = b"\n"
 
 
 ALL_MARKS = 0xFFFF_FFFF
-"""What stands for the marks of any words."""
+"""The marks that stand for those of any words."""
 _WHOLE = (1 << 64) - 1
 _FACTOR = 0x9E37_79B9_7F4A_7C15
 
