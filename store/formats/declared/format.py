@@ -195,7 +195,7 @@ class _Telling:
     def _values(self, spelled: Sequence[str]) -> Iterator[object]:
         for where in map(_Place, spelled):
             if where.whole:
-                yield value_at(self._document, where.path)
+                yield _found(self._document, where.path, self._named)
                 continue
             if where.file:
                 yield _found(self._held_in(where.file), where.path, self._named)

@@ -480,3 +480,23 @@ by = "$null"
     renamed = json.loads(lens.edit(payload, EventEdit((), (FieldEdit("tool", "zsh"),)), Nothing()))
     assert renamed == ran | {"ran": {"kind": "zsh", "command": "ls"}}
     assert json.loads(lens.compose(Kind.USER, "Hello", None, 0)) == {"text": "Hello", "by": None}
+
+
+def test_names_of_sessions_are_no_patterns(tmp_path: Path) -> None:
+    """Whatever a folder is called, only what has its very name belongs to the session."""
+    page = """
+name = "chat-lines"
+path = "(?P<session>[^/]+)/talk.chatlines"
+besides = ["../{session}.db"]
+records = []
+"""
+    format_ = DeclaredFormat(description.read(page, "chat-lines.toml"))
+    for name in ("*", "[a-z]", "{stem}", "a"):
+        path = tmp_path / name / "talk.chatlines"
+        path.parent.mkdir()
+        path.write_text("{}\n")
+        (tmp_path / f"{name}.db").touch()
+    for name in ("*", "[a-z]", "{stem}", "a"):
+        source = format_.claim(Look(tmp_path / name / "talk.chatlines"))
+        assert source is not None
+        assert [beside for beside, _path in source.sidecars] == [f"{name}.db"]
