@@ -45,6 +45,7 @@ _GIVEN_BYTES = 4 << 20
 """The bytes of payloads that a helper has at once: it always has the next piece, and memory is bounded."""
 _FILED_RECORDS = 4096
 _STEP_SECONDS = 0.25
+
 _decode_drawn = msgspec.msgpack.Decoder(Drawn).decode
 _decode_words = msgspec.msgpack.Decoder(Words).decode
 

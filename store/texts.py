@@ -7,15 +7,14 @@ sections, which repeat most of them. Reading a block takes a tenth of the time t
 While the store is idle, small blocks that follow each other are made one, compressed harder: most of what a text says
 has been said by those before it. They are as large as can be read without being felt.
 
-The database may be deleted at any time, and knows no text that cannot be drawn. It is filled by imports, and for all
+The database may be deleted at any time, and knows no text that cannot be drawn. It is filled after imports, and for all
 else while the store is idle, and is bounded: the oldest blocks go first. A text that is not there is drawn, and so is
 one whose size is not what the index says. A checksum covers each block.
 
 A block is a number of records (32 bits, little-endian like all else), for each of them where in its file the content
 begins, and the sizes of its file and its section in bytes (32 bits each), then the files, and then the sections: those
 of records that follow each other are one piece. That place is 0 where the content that is searched is not the rest of
-the file: links lead elsewhere in it. Which turns these are is beside it: whoever imports makes blocks before the
-records are turns.
+the file: links lead elsewhere in it. Which turns these are is beside it.
 """
 
 import logging
@@ -80,7 +79,7 @@ _Drawn = Iterator[tuple[EventRow, bytes | ConvfsError]]
 
 
 class Block(Struct, frozen=True, array_like=True, gc=False):
-    """The texts of some records, compressed, and which these are: their numbers or their turns, rising."""
+    """The texts of some records, compressed, and which turns these are, rising."""
 
     of: list[int]
     data: bytes

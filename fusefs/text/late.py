@@ -21,7 +21,7 @@ class _Late:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         from fusefs.text.render import FileRenderer
 
-        # processes that help with an import get it, which do draw
+        # processes that help with filing get it, which do draw
         return FileRenderer, ()
 
 

@@ -1,7 +1,7 @@
 """Records seen as events, and measured for the index.
 
-Missing rows (of turns that were appended, not imported; after a rebuilt index; of another renderer version) are
-measured when a conversation is next listed, from the first missing one.
+Missing rows (of turns that were appended, or came with a large import; after a rebuilt index; of another renderer
+version) are measured when a conversation is next listed, from the first missing one.
 """
 
 import threading
