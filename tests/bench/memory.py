@@ -2,6 +2,7 @@
 
 Two synthetic corpora are imported and mounted, one thirty times the other. While a command runs over the mount, another
 process asks for a name that is not there every 5 ms, which only the daemon can answer. The stores are made once a run.
+After an import the daemon has much to do in the background; it is at rest once it takes next to no processor time.
 
 By itself: ``python -m tests.bench.memory [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -41,7 +42,9 @@ EVENTS = 200
 PROJECTS = 40
 SIZES = (100, 3000)
 QUICK_SIZES = (10, 100)
-REST_SECONDS = 5.0
+REST_SECONDS = 20.0
+RESTING_SHARE = 0.01
+"""The share of a processor that a daemon at rest may take."""
 COMMAND_SECONDS = 3600
 
 LARGEST = {"at rest": 60e6, "find": 150e6, "grep, events": 200e6, "grep, transcripts": 200e6}
@@ -114,10 +117,22 @@ def measure(store: Path, mountpoint: Path, files: int, _round: int) -> dict[str,
                 samples[name] = Sample(took, processor_seconds(pid) - before, resident(pid)[0], slowest())
             mount.check_alive()
 
-        sampled("at rest", partial(time.sleep, REST_SECONDS))
+        sampled("after the import", partial(time.sleep, REST_SECONDS))
+        sampled("at rest", partial(_settle, pid))
         for name, command in commands(mountpoint).items():
             sampled(name, partial(_answered, command, files if name == "find" else 1))
     return samples
+
+
+def _settle(pid: int) -> None:
+    """Wait until a daemon is at rest."""
+    until = time.monotonic() + COMMAND_SECONDS
+    while time.monotonic() < until:
+        before = processor_seconds(pid)
+        time.sleep(REST_SECONDS)
+        if processor_seconds(pid) - before < RESTING_SHARE * REST_SECONDS:
+            return
+    raise RuntimeError(f"the daemon {pid} has not come to rest in {COMMAND_SECONDS} s")
 
 
 def _answered(command: list[str | Path], least: int) -> None:
@@ -158,7 +173,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         contestants[name] = partial(measure, store, work / f"mnt-{sessions}", sessions * EVENTS)
     note(f"memory: {rounds} rounds")
     for name, found in interleaved(rounds, contestants).items():
-        middle = {step: _middle([one[step] for one in found]) for step in LARGEST}
+        middle = {step: _middle([one[step] for one in found]) for step in found[0]}
         print_table(
             f"Memory and waiting, {name}",
             ("", "took", "processor", "memory", "slowest answer to others"),
@@ -170,10 +185,11 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
             " Memory: resident, of the daemon, after.",
         )
         for step, one in middle.items():
-            compared(f"memory, {step}, {megabytes(sizes[name])}", one.memory, LARGEST[step], megabytes)
+            if step in LARGEST:
+                compared(f"memory, {step}, {megabytes(sizes[name])}", one.memory, LARGEST[step], megabytes)
             compared(f"slowest stat of others, {step}, {megabytes(sizes[name])}", one.slowest, SLOWEST, seconds)
             scaled(f"memory, {step}", sizes[name], one.memory, megabytes)
-            if step != "at rest":
+            if step in commands(work):
                 scaled(f"{step}: time", sizes[name], one.took, seconds)
                 scaled(f"{step}: processor", sizes[name], one.processor, seconds)
 
