@@ -131,6 +131,8 @@ class _Tools(local):
     def __init__(self) -> None:
         self.compressors: OrderedDict[tuple[int, Hash | None], zstandard.ZstdCompressor] = OrderedDict()
         self.decompressors: OrderedDict[Hash | None, zstandard.ZstdDecompressor] = OrderedDict()
+        self.stepping: dict[int, zstandard.ZstdCompressor] = {}
+        """By level: those that compress in steps, unless they do so just now."""
 
 
 _tools = _Tools()
@@ -140,6 +142,7 @@ def let_go() -> None:
     """Let go of this thread's compressors and decompressors, each of which has tables of its own."""
     _tools.compressors.clear()
     _tools.decompressors.clear()
+    _tools.stepping.clear()
 
 
 def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionary | None = None) -> bytes:
@@ -162,13 +165,18 @@ def compress_in_steps(data: bytes, level: int) -> Generator[int, None, bytes]:
 
     Yields how many bytes each step has compressed.
     """
-    tool = zstandard.ZstdCompressor(level=level).compressobj(size=len(data))
-    pieces = []
-    for start in range(0, len(data), _STEP_BYTES):
-        step = data[start : start + _STEP_BYTES]
-        pieces.append(tool.compress(step))
-        yield len(step)
-    pieces.append(tool.flush())
+    # kept for the next one: to free the tables of a high level takes 15 ms, in which no other thread runs
+    compressor = _tools.stepping.pop(level, None) or zstandard.ZstdCompressor(level=level)
+    try:
+        tool = compressor.compressobj(size=len(data))
+        pieces = []
+        for start in range(0, len(data), _STEP_BYTES):
+            step = data[start : start + _STEP_BYTES]
+            pieces.append(tool.compress(step))
+            yield len(step)
+        pieces.append(tool.flush())
+    finally:
+        _tools.stepping[level] = compressor
     return b"".join(pieces)
 
 

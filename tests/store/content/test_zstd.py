@@ -93,3 +93,19 @@ def test_frames_are_read_together_as_they_are_one_by_one(count: int, least: int)
     frames[-1] = frames[-1][:-3]
     with pytest.raises(DamageError, match="damaged"):
         zstd.decompress_all(frames, 1 << 20)
+
+
+def test_what_is_compressed_in_steps_may_be_left_or_have_others_between() -> None:
+    texts = [f"{number}: what stands in a record, {number * 7}. ".encode() * 20_000 for number in range(4)]
+    left = zstd.compress_in_steps(texts[3], 19)
+    next(left)
+    left.close()
+    working = [zstd.compress_in_steps(text, 19) for text in texts[:3]]
+    frames: dict[int, bytes] = {}
+    while len(frames) < len(working):
+        for number, one in enumerate(working):
+            try:
+                next(one)
+            except StopIteration as end:
+                frames.setdefault(number, end.value)
+    assert [zstd.decompress(frames[number], 10 << 20) for number in range(3)] == texts[:3]
