@@ -80,7 +80,7 @@ REFUSED: dict[str, Gesture] = {
         talk.root / "artifacts" / "0.make.log", talk.root / "artifacts" / "0.test.log"
     ),
 }
-"""What is answered with EHOSTUNREACH."""
+"""The gestures that are answered with EHOSTUNREACH."""
 
 TREES = ("conversations", "transcripts", "by-label", ".convfs/trash")
 
@@ -164,7 +164,7 @@ WAITS: dict[str, tuple[Gesture, Gesture]] = {
         lambda talk: b"One more." in (talk.events / "assistant.md").read_bytes(),
     ),
 }
-"""What waits, and what is seen of it at once, and ever after."""
+"""The gestures that wait, each with a check of what is seen of it at once and ever after."""
 
 
 def committed(two: Two) -> dict[str, object]:
