@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -36,6 +36,9 @@ _CONNECTIONS = Path("/sys/fs/fuse/connections")
 _OPTIONS = frozenset({"subtype=convfs", "default_permissions", "nosuid", "nodev", "noatime"})
 _FUSERMOUNT_SECONDS = 10
 _TICK_SECONDS = 0.25
+_SPARE = "spare"
+"""The name of a note that is of no mount: the next one is written over it, which a full disk has room for."""
+_NOTE_BYTES = 4096
 _DESCRIPTORS = 1 << 19
 _TASKS = WAITING_AT_MOST + 256
 """More than handlers may wait, and changes wait for each other: one always reads requests."""
@@ -229,9 +232,11 @@ def _noted(store: Store, target: Path) -> Iterator[None]:
     try:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileNotFoundError):
+                os.rename(directory / _SPARE, path)
             fd = durable.open_file(path, create=True)
             try:
-                durable.pwrite_all(fd, msgspec.json.encode(note), 0)
+                durable.pwrite_all(fd, msgspec.json.encode(note).ljust(_NOTE_BYTES), 0)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -242,9 +247,10 @@ def _noted(store: Store, target: Path) -> Iterator[None]:
 
 
 def _forget(path: Path) -> None:
-    """Remove a note. One that stays is of a process that is dead, and harms nobody."""
+    """Remove a note, but not its room on the disk. One that stays is of a process that is dead, and harms nobody."""
     try:
-        path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            os.replace(path, path.with_name(_SPARE))
     except OSError as error:
         log.error("%s could not be removed: %s", path, error)
 

@@ -113,6 +113,28 @@ def test_a_store_that_was_killed_is_mounted_on_a_full_disk(here: Bench, template
         here.store = usual
 
 
+def test_a_store_that_was_mounted_before_is_mounted_without_a_free_byte(
+    here: Bench, template: Path, small_disk: Path
+) -> None:
+    usual, here.store = here.store, small_disk / "store"
+    full = small_disk / "full"
+    try:
+        here.begin(template)
+        assert here.mount() is None, here.said()
+        old = look(here.root).state
+        assert here.unmount()["status"] == 0, here.said()
+        fill(full, 0)
+        assert here.mount() is None, here.said()
+        assert look(here.root, old).state == old
+        assert here.run("nano", SECOND, b"x" * 5000).errno == errno.ENOSPC
+        assert here.unmount()["status"] == 0, here.said()
+        full.unlink()
+        here.check_after(old)
+    finally:
+        here.clean()
+        here.store = usual
+
+
 def test_a_new_event_that_waits_for_room_is_appended_when_there_is(here: Bench, template: Path) -> None:
     """The disk is full between the close, which said that it is saved, and the commit."""
     here.begin(template)
