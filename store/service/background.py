@@ -147,6 +147,7 @@ _PAUSE_SECONDS = 0.02
 _PAUSES_AS_LONG = 9
 """The least length of the pause while more comes, as a multiple of the time that measuring took; else as long."""
 _MANY_A_SECOND = 2000
+_WHILE_FILING_SECONDS = 0.2
 
 
 @contextmanager
@@ -165,6 +166,10 @@ def measuring(store: Store) -> Iterator[None]:
 def _measure(store: Store, changed: _Changed) -> None:
     pause = _PAUSE_SECONDS
     while changed.wait(pause):
+        if store.filing.locked():
+            # helpers measure what is new; what they leave is looked at after that
+            pause = _WHILE_FILING_SECONDS
+            continue
         began, coming = time.monotonic(), changed.coming
         for context in changed.take(1, pause * _MANY_A_SECOND):
             try:

@@ -55,6 +55,16 @@ def test_it_waits_while_very_much_is_appended(memory_path: Path, monkeypatch: py
         )
 
 
+def test_it_leaves_what_is_new_to_those_who_file_it(memory_path: Path) -> None:
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
+        with store.filing:
+            context = store.contexts.create().context
+            store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(100)])
+            time.sleep(5 * module._PAUSE_SECONDS)
+            assert measured(store, [context]) == [0]
+        until(lambda: measured(store, [context]) == [100])
+
+
 def test_a_store_that_is_closed_is_left_alone(memory_path: Path) -> None:
     with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
         with measuring(store):
