@@ -24,9 +24,9 @@ DICTIONARY_BYTES = 112 << 10
 """The largest dictionary that is trained."""
 
 MAGIC = b"\x28\xb5\x2f\xfd"
+"""The beginning of every frame."""
 SUFFIX = ".zst"
 """The end of the names of compressed files."""
-"""The beginning of every frame."""
 
 _FEW = 4
 """So many frames are read by one core in the time that it takes to begin threads."""
@@ -99,9 +99,6 @@ def shows(frame: bytes) -> bool:
     return False
 
 
-MAGIC = b"\x28\xb5\x2f\xfd"
-"""The beginning of every frame."""
-
 LEVEL = 3
 QUICK = 1
 """The level for what is compressed once more soon, by sealing, and must be compressed fast now."""
@@ -157,6 +154,7 @@ def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionar
         kept[key] = compressor
         if len(kept) > _KEPT:
             kept.popitem(last=False)
+    kept.move_to_end(key)
     return compressor.compress(data)
 
 
@@ -351,4 +349,5 @@ def _decompressor(dictionary: Dictionary | None) -> zstandard.ZstdDecompressor:
         kept[key] = decompressor
         if len(kept) > _KEPT:
             kept.popitem(last=False)
+    kept.move_to_end(key)
     return decompressor
