@@ -263,6 +263,9 @@ class Session:
             if data != self._before:
                 self.target.ponder(self._state, data)
             self._work_out(data)
+            if self._prepared is not None:
+                # a text that will not be committed must not be reported as saved
+                self._saves.tree.store.writer.check_writable()
             self._keep(data, complete=True)
             self._closed = None if self._prepared is None else (data, self._prepared)
         except UsageError as error:
@@ -404,9 +407,6 @@ class Session:
             # nothing is changed, so there is nothing to lose
             self._forget_draft()
             return
-        if complete:
-            # a text that will not be committed must not be reported as saved
-            self._saves.tree.store.writer.check_writable()
         context = self._saves.records.context(self.target.view_id)
         result = self._prepared.result if complete and self._prepared is not None else ""
         target, written_ms = self.target, self.time_ns // NS_IN_MS
