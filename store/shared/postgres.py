@@ -509,6 +509,8 @@ class Postgres:
         self._connection: Connection[tuple[Any, ...]] | None = None
         self._until = 0.0
         """The monotonic time until which an answer is waited for; 0: none is."""
+        self._asking = threading.Event()
+        """Wakes who watches that answers come; set as well once it is closed."""
         self._last: Entry | None = None
         """The last entry that is known to be there."""
         self._listening: Connection[tuple[Any, ...]] | None = None
@@ -750,6 +752,7 @@ class Postgres:
 
     def wake(self) -> None:
         self._closed.set()
+        self._asking.set()
         os.eventfd_write(self._woken, 1)
 
     # -- the server ------------------------------------------------------------------------------------------------
@@ -757,6 +760,7 @@ class Postgres:
     def close(self) -> None:
         """Let go of the server."""
         self._closed.set()
+        self._asking.set()
         with self._lock:
             self._let_go()
 
@@ -783,6 +787,8 @@ class Postgres:
                     if connection is None:
                         connection = self._connect()
                     self._until = time.monotonic() + (_ANSWER_SECONDS if limit is None else limit)
+                    if not self._asking.is_set():
+                        self._asking.set()
                     return ask(connection)
                 except psycopg.errors.NoDataFound as error:
                     raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
@@ -832,9 +838,14 @@ class Postgres:
         return connection
 
     def _watch(self) -> None:
-        """End connections that do not answer."""
-        while not self._closed.wait(_WATCH_SECONDS):
+        """End connections that do not answer. Sleeps while nothing is asked."""
+        while self._asking.wait() and not self._closed.wait(_WATCH_SECONDS):
             until, connection = self._until, self._connection
+            if not until:
+                self._asking.clear()
+                if self._until:
+                    # asked just now
+                    self._asking.set()
             if until and connection is not None and time.monotonic() > until:
                 with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
                     line.shutdown(socket.SHUT_RDWR)

@@ -242,9 +242,9 @@ def _check_new(root: Path) -> None:
         raise UsageError(f"{root}: this is a replica of the space {known.space} already")
     if identity.files_id(root) is not None:
         raise UsageError(f"{root}: there is a store already: a replica begins in a directory of its own")
-    there = os.listdir(root) if root.exists() else []
-    # but for those of an earlier try
-    if there and paths.KEYS not in there:
+    there = set(os.listdir(root) if root.exists() else ())
+    # but for what an earlier try has left, and what the user wrote for it
+    if there - {paths.SETTINGS, paths.FORMATS} and paths.KEYS not in there:
         raise UsageError(f"{root}: this directory is not empty: a replica begins in a new one")
 
 

@@ -261,7 +261,7 @@ def test_an_idle_store_sleeps(memory_path: Path, monkeypatch: pytest.MonkeyPatch
     with Store.open(memory_path / "store") as store:
         store.contexts.create()
         store.checkpointer.flush()
-        time.sleep(0.1)
+        time.sleep(0.5)
         waits: list[float | None] = []
         real = threading.Condition.wait
 

@@ -28,7 +28,7 @@ CHANGES = [
     "UPDATE contexts SET name = 'onf' WHERE name = 'one'",
     "UPDATE contexts SET title = 'a'",
     """UPDATE contexts SET metadata = replace(metadata, '"one"', '"onf"')""",
-    """UPDATE contexts SET metadata = replace(metadata, '"', '!')""",
+    "UPDATE contexts SET metadata = '[]'",
     "UPDATE versions SET head = head + 2",
     "UPDATE versions SET action = 'creatf'",
     "UPDATE versions SET sum = sum + 1",
