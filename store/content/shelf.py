@@ -254,10 +254,13 @@ class Shelf:
         self.source = source
         self._records: ByteCache[RecordPlace, OpenRecord] = ByteCache(capacity)
         self._dictionaries: ByteCache[Hash, Dictionary] = ByteCache(_DICTIONARIES)
+        self._last: tuple[RecordPlace, OpenRecord] | None = None
+        """The last group that was opened, too large to be kept or not: who reads one blob of it reads others."""
 
     def kept(self, place: RecordPlace) -> OpenRecord | None:
         """Return the record at ``place`` if it is still open."""
-        return self._records.get(place)
+        last = self._last
+        return last[1] if last is not None and last[0] == place else self._records.get(place)
 
     def open(self, record: Record) -> OpenRecord:
         """Open a record. Raises DamageError, NotFound (of a dictionary)."""
@@ -291,6 +294,8 @@ class Shelf:
 
     def keep(self, place: RecordPlace, opened: OpenRecord) -> None:
         """Keep an open record."""
+        if len(opened.members) > 1:
+            self._last = place, opened
         self._records.put(place, opened, opened.weight)
 
     def search(self, digest: Hash, take: Callable[[RecordPlace, int], _Found | None], missing: ConvfsError) -> _Found:
