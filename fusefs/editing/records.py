@@ -276,10 +276,11 @@ class EventCommits:
         number, gone, there = 1, dict[int, bytes](), set[bytes]()
         for first, other, count in branch.pairs(old, new, 0, length):
             for at in range(count) if first != other else ():
-                was, now = turns.get(first + at).payload_hash, turns.get(other + at).payload_hash
-                if was != now:
-                    gone[number + at] = was
-                    there.add(now)
+                was, now = turns.get(first + at), turns.get(other + at)
+                if (was.payload_hash, was.deleted) != (now.payload_hash, now.deleted):
+                    gone[number + at] = was.payload_hash
+                    if not now.deleted:
+                        there.add(now.payload_hash)
             number += count
         if touched := gone.keys() & worked_out.changes.keys():
             return f"event {min(touched)}"

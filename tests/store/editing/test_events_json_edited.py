@@ -317,12 +317,27 @@ def test_what_somebody_else_changed_is_not_overwritten(talk: Whole, editor: Edit
     put(elements[0], ("message", "content"), "Bye")
     data = json.dumps(elements).encode()
     prepared = talk.target.prepare(state, data)
-    editor.edit(talk.context, {4: DELETED})
+    editor.edit(talk.context, {1: DELETED})
     assert prepared is not None
     with pytest.raises(Conflict):
         prepared.commit(0)
     with pytest.raises(Conflict):
         talk.target.prepare(state, data)
+
+
+def test_what_somebody_else_changed_of_other_records_stays(talk: Whole, editor: Editor) -> None:
+    state, elements = talk.target.state(), talk.elements
+    put(elements[0], ("message", "content"), "Bye")
+    prepared = talk.target.prepare(state, json.dumps(elements).encode())
+    editor.edit(talk.context, {4: DELETED})
+    gone = [number for number, payload in enumerate(talk.payloads) if payload is None]
+    assert prepared is not None
+    prepared.commit(0)
+    assert [number for number, payload in enumerate(talk.payloads) if payload is None] == gone
+    assert len(talk.elements) == len(elements) - 1
+    [first, *_rest] = talk.payloads
+    assert first is not None
+    assert json.loads(first)["message"]["content"] == "Bye"
 
 
 def test_an_empty_conversation_gets_records(store: Store) -> None:
