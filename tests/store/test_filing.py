@@ -18,14 +18,13 @@ from store.disk.head_format import Reclaimed
 from store.events.conversation import EventRow
 from store.events.event import Kind
 from store.filing import Filing
-from store.importing import importer
 from store.importing.importer import Importer
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
 from store.service import background
 from store.store import Store
 from store.upkeep.fsck import fsck
-from tests.bench import corpus
+from tests.store.importing.helped import helped_by, write_sessions
 from tests.store.importing.sessions import lines, long_lines, session
 
 SECRET = b"sk-sesame-0123456789abcdef"
@@ -34,25 +33,14 @@ SECRET = b"sk-sesame-0123456789abcdef"
 @pytest.fixture(autouse=True)
 def helped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every import, and all filing, helped by two processes."""
-    monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
-    monkeypatch.setattr(filing, "WORTH_RECORDS", 1)
     helped_by(monkeypatch, 2)
-
-
-def helped_by(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    for module in (importer, filing):
-        monkeypatch.setattr(module, "processes", lambda: count)
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of sessions: many small ones, a long one, one with huge strings, a fork, one with a secret."""
     folder = tmp_path_factory.mktemp("sessions")
-    corpus.write_corpus(folder, sessions=12, events=40)
-    session(folder, long_lines(2500), "long")
-    session(folder, lines("big " * 700_000, "words of some sort", "more " * 300_000), "huge")
-    session(folder, lines(*"abcdefgh"), "first")
-    session(folder, lines(*"abcdefgh", "and then on"), "fork")
+    write_sessions(folder)
     session(folder, lines(f"open {SECRET.decode()}", "words of no secret"), "secret")
     return folder
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from fusefs.text.render import FileRenderer
-from store import filing
 from store.disk.file_header import Damage
 from store.filing import Filing
 from store.formats.core.format import Source
@@ -25,33 +24,22 @@ from store.importing.importer import Importer, ImportReport
 from store.importing.walk import walk
 from store.store import Store
 from store.upkeep.fsck import fsck
-from tests.bench import corpus
 from tests.store.formats.test_declared import CHAT, PAGE, forgotten  # noqa: F401  (a fixture)
+from tests.store.importing.helped import helped_by, write_sessions
 from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, lines, long_lines, native, session
 
 
 @pytest.fixture
 def helped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every import, and all filing, helped by two processes."""
-    monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
-    monkeypatch.setattr(filing, "WORTH_RECORDS", 1)
     helped_by(monkeypatch, 2)
-
-
-def helped_by(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    for module in (importer, filing):
-        monkeypatch.setattr(module, "processes", lambda: count)
 
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of sessions: many small ones, a long one, one with huge strings, a fork, and one of nonsense."""
     folder = tmp_path_factory.mktemp("sessions")
-    corpus.write_corpus(folder, sessions=12, events=40)
-    session(folder, long_lines(2500), "long")
-    session(folder, lines("big " * 700_000, "words of some sort", "more " * 300_000), "huge")
-    session(folder, lines(*"abcdefgh"), "first")
-    session(folder, lines(*"abcdefgh", "and then on"), "fork")
+    write_sessions(folder)
     session(folder, b"no JSON\n" + lines("One"), "strange")
     return folder
 
