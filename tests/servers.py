@@ -14,8 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -181,6 +181,20 @@ class Postgres:
             # its children end a moment later, and hold what the next start needs
             (self.data / "postmaster.pid").unlink(missing_ok=True)
             time.sleep(0.1)
+
+
+@contextmanager
+def postgres_below(work: Path) -> Iterator[Postgres]:
+    """Serve a new database that syncs what it commits, in a directory below ``work``, for the time of the block."""
+    # PostgreSQL does not run as root, and must reach its directory
+    os.chmod(work, 0o755)
+    server = Postgres(work / "postgres", durable=True)
+    server.make()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 class S3:

@@ -35,7 +35,7 @@ from tests.bench.harness import (
     run,
 )
 from tests.proxy import Proxy
-from tests.servers import Postgres
+from tests.servers import Postgres, postgres_below
 from tests.spaces import let_in
 
 _BYTES = 10_000
@@ -58,12 +58,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
 @contextmanager
 def _site(work: Path) -> Iterator[Postgres]:
     with ExitStack() as held:
-        # PostgreSQL does not run as root, and must reach its directory
-        os.chmod(work, 0o755)
-        server = Postgres(work / "postgres", durable=True)
-        server.make()
-        server.start()
-        held.callback(server.stop)
+        server = held.enter_context(postgres_below(work))
         place = Place(postgres=server.url(), objects=f"file://{work}/objects")
         remote.init(place, _NAME)
         remote.join(place, _NAME, work / "a", "a")

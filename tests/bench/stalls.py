@@ -43,7 +43,7 @@ from tests.bench.harness import (
     seconds,
 )
 from tests.proxy import Proxy
-from tests.servers import Postgres
+from tests.servers import postgres_below
 
 EVENTS = 20
 PROJECTS = 20
@@ -220,12 +220,7 @@ def _sessions(directory: Path, work: Path, count: int) -> _Placed:
 def far(work: Path, sessions: Path) -> dict[str, Slowest]:
     """Change a conversation in a mount of a space far away; return what others waited meanwhile, at most."""
     with ExitStack() as held:
-        # PostgreSQL does not run as root, and must reach its directory
-        os.chmod(work, 0o755)
-        server = Postgres(work / "postgres", durable=True)
-        server.make()
-        server.start()
-        held.callback(server.stop)
+        server = held.enter_context(postgres_below(work))
         line = held.enter_context(Proxy(server.port))
         url = server.url().replace(f":{server.port}/", f":{line.port}/")
         place = Place(postgres=url, objects=f"file://{work}/objects")
