@@ -38,6 +38,7 @@ from store.commit.gathering import Gathering
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
+from store.commit.precedence import Precedence
 from store.commit.request import ContextHead, Group, Request
 from store.disk import durable
 from store.disk import head_format as heads
@@ -378,6 +379,7 @@ class Writer:
         """The turns that no branch shows yet."""
         self._heads: dict[int, ContextHead] = {}
         self._publishing = threading.Lock()
+        self.precedence = Precedence()
         self.gathering = Gathering(self._make_durable, self._committed, self._group_bytes)
 
     # -- callers ---------------------------------------------------------------------------------------------------

@@ -483,22 +483,24 @@ class Contexts:
         is too large, or records after it could no longer refer to what it defines.
         """
         self._known(context_id)
-        while True:
-            head = self._writer.head(context_id)
-            if expected_head is not None and expected_head not in (head.turn, head.tip):
-                raise Conflict(
-                    f"context {context_id} has moved on to turn {head.turn}: look at what is new, then try again"
-                )
-            request, payloads, earlier = self._patched(head, changes)
-            if not request.patches:
-                return head
-            try:
-                with self._intake.reliance.relying():
-                    request.blobs = self.journalled(payloads, earlier)
-                    return self._writer.submit(request).head
-            except Conflict:
-                # it is made to what the context is when it is committed, if that is what is expected
-                continue
+        with self._writer.precedence.attempts(context_id) as attempt:
+            while True:
+                attempt()
+                head = self._writer.head(context_id)
+                if expected_head is not None and expected_head not in (head.turn, head.tip):
+                    raise Conflict(
+                        f"context {context_id} has moved on to turn {head.turn}: look at what is new, then try again"
+                    )
+                request, payloads, earlier = self._patched(head, changes)
+                if not request.patches:
+                    return head
+                try:
+                    with self._intake.reliance.relying():
+                        request.blobs = self.journalled(payloads, earlier)
+                        return self._writer.submit(request).head
+                except Conflict:
+                    # it is made to what the context is when it is committed, if that is what is expected
+                    continue
 
     def defines_the_same(self, turn: Turn, payload: bytes) -> bool:
         """Return whether other records can refer to a record as before, once it has another payload."""

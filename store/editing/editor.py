@@ -189,24 +189,26 @@ class Editor(Keeper):
     def restore(self, context: int, version: int, *, expected_head: int | None = None) -> ContextHead:
         """Move the head back to what it was in a version, by number; NotFound if there is none of that number."""
         store = self._store
-        while True:
-            base = self._base(context, expected_head)
-            head = store.catalogue.version(context, version).head
-            if head == base.head.tip:
-                return base.head
-            request = Request(
-                context,
-                parent=turn_of(head) or None,
-                patch=patch_of(head),
-                action=f"restore {version}",
-                expected_head=base.head.tip,
-                superseded=list(_returned(base, store.records.runs(head))),
-            )
-            try:
-                return store.writer.submit(request).head
-            except Conflict:
-                if expected_head is not None:
-                    raise
+        with store.writer.precedence.attempts(context) as attempt:
+            while True:
+                attempt()
+                base = self._base(context, expected_head)
+                head = store.catalogue.version(context, version).head
+                if head == base.head.tip:
+                    return base.head
+                request = Request(
+                    context,
+                    parent=turn_of(head) or None,
+                    patch=patch_of(head),
+                    action=f"restore {version}",
+                    expected_head=base.head.tip,
+                    superseded=list(_returned(base, store.records.runs(head))),
+                )
+                try:
+                    return store.writer.submit(request).head
+                except Conflict:
+                    if expected_head is not None:
+                        raise
 
     def _change(
         self,
@@ -218,26 +220,28 @@ class Editor(Keeper):
         again: int = 0,
     ) -> ContextHead:
         store = self._store
-        while True:
-            base = self._base(context, expected_head)
-            plan = plan_for(base)
-            if plan.changes_nothing:
-                return base.head
-            named = action if isinstance(action, str) else action(base)
-            if again and again == base.head.tip:
-                named = self._joined(context, named)
-            try:
-                overlay = store.settings.edits == "overlay" or plan.repeats > _MOST_REPEATED
-                if overlay and fits(store, plan):
-                    now = patch(store, context, plan, named)
-                else:
-                    now = commit(store, context, plan, named, types=types)
-            except Conflict:
-                if expected_head is not None:
-                    raise
-                continue
-            measure(store, context, plan, now)
-            return now.head
+        with store.writer.precedence.attempts(context) as attempt:
+            while True:
+                attempt()
+                base = self._base(context, expected_head)
+                plan = plan_for(base)
+                if plan.changes_nothing:
+                    return base.head
+                named = action if isinstance(action, str) else action(base)
+                if again and again == base.head.tip:
+                    named = self._joined(context, named)
+                try:
+                    overlay = store.settings.edits == "overlay" or plan.repeats > _MOST_REPEATED
+                    if overlay and fits(store, plan):
+                        now = patch(store, context, plan, named)
+                    else:
+                        now = commit(store, context, plan, named, types=types)
+                except Conflict:
+                    if expected_head is not None:
+                        raise
+                    continue
+                measure(store, context, plan, now)
+                return now.head
 
     def _base(self, context: int, expected_head: int | None) -> Base:
         head = self._store.writer.head(context)

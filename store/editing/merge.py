@@ -35,18 +35,20 @@ def bring(store: Store, context: int, base: int, theirs: int, changes: dict[str,
     known, told = store.catalogue.entry(context).updated_ms, changes.get("updated_ms")
     updated = max(known, told if isinstance(told, int) else 0)
     encoded = msgspec.json.encode({**changes, "imported_head": theirs, "updated_ms": updated})
-    while True:
-        head = store.writer.head(context)
-        runs = store.records.runs(head.tip)
-        ours = Base(head, runs, branch.length(runs))
-        merged = _Merge(store, context, store.records.runs(base), store.records.runs(theirs), ours)
-        plan = Plan(ours, merged.pieces())
-        try:
-            now = commit(store, context, plan, "import", changes=encoded, aside=merged.aside(plan))
-        except Conflict:
-            continue
-        measure(store, context, plan, now)
-        return
+    with store.writer.precedence.attempts(context) as attempt:
+        while True:
+            attempt()
+            head = store.writer.head(context)
+            runs = store.records.runs(head.tip)
+            ours = Base(head, runs, branch.length(runs))
+            merged = _Merge(store, context, store.records.runs(base), store.records.runs(theirs), ours)
+            plan = Plan(ours, merged.pieces())
+            try:
+                now = commit(store, context, plan, "import", changes=encoded, aside=merged.aside(plan))
+            except Conflict:
+                continue
+            measure(store, context, plan, now)
+            return
 
 
 class _Merge:
