@@ -51,6 +51,11 @@ class Backlinks:
         self._holders = store.search.holders
         self._known = store.known_files
 
+    @property
+    def are_whole(self) -> bool:
+        """Whether the tables have all events: none is damaged, yet to be filed, or in a space that is away."""
+        return self._holders.is_whole and self._known.is_whole
+
     def uris(self, limit: int, prefix: str = "") -> list[str]:
         """Return the first ``limit`` URIs of resources and files that begin with ``prefix``, in order."""
         return sorted({*self._holders.uris(limit, prefix), *self._known.uris(limit, prefix)})[:limit]

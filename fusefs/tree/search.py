@@ -127,6 +127,7 @@ class Hits(Asked):
                 return
             for hit in page:
                 self._add(hit, paths)
+        self.is_whole = not self._unread.turns
 
     def _add(self, hit: Hit, paths: Paths) -> None:
         rank = len(self.links) + 1
@@ -291,19 +292,33 @@ def _held_by(store: Store, digest: Hash) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+class _Looked(Asked):
+    """Backlinks that a thread looks for."""
+
+    def __init__(self, tree: Tree, look: Callable[[], object]) -> None:
+        self._store = tree.store
+        self._look = look
+        super().__init__(tree.workers.begin(self._looked), tree.changes)
+
+    def _looked(self) -> object:
+        found = self._look()
+        self.is_whole = Backlinks(self._store).are_whole
+        return found
+
+
 class Resources:
     """The holders of URIs, as far as one mount has looked. All calls raise Later while a thread looks."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._uris: Lately[Asked] = Lately(1)
-        self._holders: Lately[Asked] = Lately(_HOLDERS_KEPT)
-        self._held_by: Lately[Asked] = Lately(_HOLDERS_KEPT)
+        self._uris: Lately[_Looked] = Lately(1)
+        self._holders: Lately[_Looked] = Lately(_HOLDERS_KEPT)
+        self._held_by: Lately[_Looked] = Lately(_HOLDERS_KEPT)
 
-    def _ask(self, lately: Lately[Asked], key: str, look: Callable[[], T], *, anew: bool = True) -> T:
+    def _ask(self, lately: Lately[_Looked], key: str, look: Callable[[], T], *, anew: bool = True) -> T:
         tree = self._tree
         changes = tree.changes if anew else None
-        asked = lately.of(key, lambda: Asked(tree.workers.begin(look), tree.changes), changes=changes)
+        asked = lately.of(key, lambda: _Looked(tree, look), changes=changes)
         answer: T = asked.work.result()
         return answer
 

@@ -193,6 +193,8 @@ class Asked:
     def __init__(self, work: Work[Any], changes: int) -> None:
         self.work = work
         self.changes = changes
+        self.is_whole = True
+        """False if something could not be looked at: it is looked for again, whether or not anything has changed."""
         self.asked = 0.0
         """When somebody asked for it last, by the monotonic clock."""
 
@@ -210,11 +212,13 @@ class Lately(Generic[A]):
     def of(self, key: str, begin: Callable[[], A], *, changes: int | None) -> A:
         """Return the answer for a key; begin it if there is none, or if its count is not ``changes`` (None: any).
 
-        But nothing is begun anew at once: those who waited for it are to have it.
+        One that is not whole is begun anew, too, unless any will do. But nothing is begun anew at once: those who
+        waited for it are to have it.
         """
         now = time.monotonic()
         asked = self._asked.get(key)
-        if asked is None or (changes is not None and asked.changes != changes and asked.work.is_old):
+        is_current = changes is None or asked is None or (asked.changes == changes and asked.is_whole)
+        if asked is None or (not is_current and asked.work.is_old):
             asked = self._asked[key] = begin()
         asked.asked = now
         self._asked.move_to_end(key)

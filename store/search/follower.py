@@ -280,6 +280,12 @@ class Follower(Derived):
         waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
         return [*range(db.number("filed") + 1, db.number("placed") + 1), *waiting]
 
+    @property
+    def lacks_some(self) -> bool:
+        """Whether there are :meth:`unfiled_turns`."""
+        db = self.db
+        return db.number("filed") < db.number("placed") or db.one("SELECT 1 FROM waiting LIMIT 1") is not None
+
     def turns_between(self, first: int, beyond: int) -> dict[int, list[int]]:
         """Return the turns of the documents with numbers from ``first`` to ``beyond``."""
         turns: dict[int, list[int]] = {}

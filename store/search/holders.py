@@ -36,6 +36,11 @@ class Holders:
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each turn has its document. Those that lack one and cannot be read now are not found."""
+        return not self._follower.lacks_some
+
     def turns_of(self, payload: Hash) -> list[int]:
         """Return the turns whose payload is a blob, by id, including those that are no longer in any present branch."""
         query = "SELECT id FROM documents WHERE payload = ?"

@@ -363,6 +363,11 @@ class KnownFiles(PerConversation):
 
     # -- all of them -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all conversations were looked at: no contents of one cannot be fetched now."""
+        return self.db.one("SELECT 1 FROM waiting LIMIT 1") is None
+
     def uris(self, limit: int, prefix: str = "") -> list[str]:
         """Return the first ``limit`` URIs of files that begin with ``prefix``, in order."""
         query = "SELECT DISTINCT uri FROM files WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?"

@@ -157,7 +157,14 @@ def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
         [talked] = mount.root.glob("conversations/garden/*")
         beds = talked / "resources/garden/beds.txt"
         assert errno_of(lambda: os.listdir(talked / "resources")) == errno.EIO
+        assert not (mount.root / "by-resource/garden").exists()
+        hits = mount.root / "search/basil/hits.txt"
+        assert "were not searched" in hits.read_text()
         line.heal()
+        # nothing is committed meanwhile
+        until((mount.root / "by-resource/garden/beds.txt").exists)
+        until(lambda: "were not searched" not in hits.read_text())
+        assert "basil" in hits.read_text()
         until(lambda: errno_of(lambda: os.listdir(talked / "resources")) == 0)
         assert "basil" in beds.read_text()
         until(lambda: errno_of(lambda: os.listdir(mount.root / "by-resource/garden/beds.txt")) == 0)
