@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -121,6 +121,17 @@ def _holder(root: Path) -> str:
     except OSError:
         return "another process"
     return f"process {process} ({' '.join(words).strip()})"
+
+
+@contextmanager
+def on_trial(root: Path) -> Iterator[Path]:
+    """Yield ``root``, or an empty directory for the time being where there is no store: what is made there is lost."""
+    from tempfile import gettempdir
+
+    from store.disk.files import temporary_folder
+
+    with ExitStack() as held:
+        yield root if exists(root) else held.enter_context(temporary_folder(Path(gettempdir())))
 
 
 @contextmanager

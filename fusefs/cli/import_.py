@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import click
@@ -65,7 +64,7 @@ def import_(
         if format_name or not paths:
             raise click.UsageError("--as-text goes with a PATH, and without --format")
         format_name = "text-log"
-    from fusefs.cli.backend import exists, reach, store_root
+    from fusefs.cli.backend import on_trial, reach, store_root
     from store.service.transfers import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
@@ -74,11 +73,8 @@ def import_(
     asked = import_sessions(tuple(map(os.fsencode, chosen)), format_name, dry_run, pruned=pruned)
     with ExitStack() as stack:
         root = store_root(store)
-        if dry_run and not exists(root):
-            # A throwaway store: a dry run must not create one that stays.
-            from store.disk.files import temporary_folder
-
-            root = stack.enter_context(temporary_folder(Path(gettempdir())))
+        if dry_run:
+            root = stack.enter_context(on_trial(root))
         backend = stack.enter_context(reach(root, create=True))
         with progress(
             name_column("Importing"),

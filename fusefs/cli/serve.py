@@ -5,6 +5,7 @@ import os
 import signal
 import socket as unix
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ _BYTES = 256 << 10
 )
 @click.option("--stdio", is_flag=True, help="Serve one client on the standard streams, until it ends: for ssh.")
 @click.option("--no-create", is_flag=True, help="With --stdio: fail if there is no store yet.")
+@click.option("--dry-run", is_flag=True, help="With --stdio: if there is no store yet, serve an empty one, not kept.")
 @tcp_options
 @click.pass_obj
 def serve(
@@ -30,6 +32,7 @@ def serve(
     socket: Path | None,
     stdio: bool,
     no_create: bool,
+    dry_run: bool,
     tcp: str | None,
     http: str | None,
     no_token: bool,
@@ -41,7 +44,7 @@ def serve(
     with loading():
         import trio
 
-        from fusefs.cli.backend import store_root
+        from fusefs.cli.backend import on_trial, store_root
         from fusefs.daemon.calls import ALL_OPERATIONS
         from store.service import address, server
 
@@ -50,10 +53,11 @@ def serve(
         if socket or tcp or http:
             raise click.UsageError("--stdio goes alone")
         log_to(logging.StreamHandler())
-        _on_streams(root, create=not no_create)
+        with on_trial(root) if dry_run else nullcontext(root) as served:
+            _on_streams(served, create=not no_create)
         return
-    if no_create:
-        raise click.UsageError("--no-create goes with --stdio")
+    if no_create or dry_run:
+        raise click.UsageError("--no-create and --dry-run go with --stdio")
     port, web = tcp_place(tcp), tcp_place(http)
     log_to(logging.StreamHandler())
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -26,6 +25,7 @@ from store import visible
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
     from store.service.exchange import Chosen, Place, Transfer
+    from store.transfer.giver import Position
     from store.transfer.parcel import Offer, Outcome
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -110,7 +110,7 @@ def pull(
     A conversation that has gone on there goes on here. What both have changed stays as it is here, and theirs stands
     beside it, as a fork with the label `diverged`. What was redacted here does not come back.
     """
-    fetched = partial(_pull, store, versions=versions, dry_run=dry_run)
+    fetched = partial(_pull, store, versions=versions, dry_run=dry_run, alone=True)
     asked = _asked(store, arguments, projects, labels, leaving=False)
     _between(store, asked, (fetched,), leaving=False, dry_run=dry_run, watch=watch)
 
@@ -134,7 +134,7 @@ def sync(
     """Pull from another store, then push to it, the same conversations: those that are named, or that a [[share]] rule
     names.
     """
-    fetched = partial(_pull, store, versions=versions, dry_run=dry_run)
+    fetched = partial(_pull, store, versions=versions, dry_run=dry_run, alone=False)
     sent = partial(_push, store, versions=versions, dry_run=dry_run, yes=yes, redact=redact)
     asked = _asked(store, arguments, projects, labels, leaving=True)
     _between(store, asked, (fetched, sent), leaving=True, dry_run=dry_run, watch=watch)
@@ -201,10 +201,34 @@ def _looks(*, watch: bool) -> Iterator[_Look]:
 class _Wanted:
     """The conversations asked for: names of conversations, projects and labels."""
 
-    def __init__(self, names: Sequence[str], projects: Sequence[str], labels: Sequence[str]) -> None:
+    def __init__(
+        self, names: Sequence[str], projects: Sequence[str], labels: Sequence[str], *, typed: bool = True
+    ) -> None:
+        """``typed``: somebody has typed them just now, so there must be something of each."""
         self.names = tuple(names)
         self.projects = tuple(projects)
         self.labels = tuple(labels)
+        named = [*(("project", one) for one in projects), *(("label", one) for one in labels)]
+        self._unseen = set(named if typed else ())
+
+    def see(self, offers: Sequence[Offer], known: Position | None) -> bool:
+        """Note of what there is something; return whether there is of all. ``known``: where the last transfer ended."""
+        if known is not None:
+            # what has not changed since then is not offered
+            self._unseen.clear()
+        for offer in offers if self._unseen else ():
+            labels = offer.told.get("labels")
+            self._unseen.discard(("project", offer.project))
+            self._unseen.difference_update(("label", one) for one in (labels if isinstance(labels, list) else ()))
+        return not self._unseen
+
+    def check(self) -> None:
+        """Raise NotFound if nothing was seen of something."""
+        from store.errors import NotFound
+
+        for kind, name in sorted(self._unseen):
+            having = "of the project" if kind == "project" else "with the label"
+            raise NotFound(f"there is no conversation {having} {name}")
 
     def chosen(self, backend: Backend) -> Chosen:
         """Return which conversations these are in one store."""
@@ -257,7 +281,7 @@ def _asked(
         )
     for one in chosen:
         own = [rule.project for rule in rules if rule.project and _spelled(rule.place) == one]
-        yield one, _Wanted((), own, ())
+        yield one, _Wanted((), own, (), typed=False)
 
 
 def _spelled(place: str) -> str:
@@ -289,13 +313,13 @@ def _both(
 
 @contextmanager
 def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
-    from fusefs.cli.backend import exists, reach, require
+    from fusefs.cli.backend import on_trial, reach, require
     from fusefs.cli.mounts import convfs_above, root_of
-    from store.disk.files import temporary_folder
     from store.service.caller import Caller
 
     if place.startswith(_SSH):
-        with Caller(command=_ssh(place, create=leaving)) as client:
+        how = ("--dry-run",) if dry_run and leaving else () if leaving else ("--no-create",)
+        with Caller(command=_ssh(place, *how)) as client:
             yield client
         return
     path = Path(os.path.abspath(os.path.expanduser(place)))
@@ -308,12 +332,12 @@ def _other(place: str, *, leaving: bool, dry_run: bool) -> Iterator[Backend]:
     if not leaving:
         require(path)
     with ExitStack() as stack:
-        if dry_run and not exists(path):
-            path = stack.enter_context(temporary_folder(Path(gettempdir())))
+        if dry_run:
+            path = stack.enter_context(on_trial(path))
         yield stack.enter_context(reach(path, create=leaving))
 
 
-def _ssh(place: str, *, create: bool) -> tuple[str, ...]:
+def _ssh(place: str, *options: str) -> tuple[str, ...]:
     """Return the command that serves a store on another machine. UsageError for what is no such place."""
     from store.errors import UsageError
 
@@ -329,8 +353,7 @@ def _ssh(place: str, *, create: bool) -> tuple[str, ...]:
     # the shell there finds the home directory: that is not quoted
     home = folder.startswith("/~/")
     where = "~/" + shlex.quote(folder[3:]) if home else shlex.quote(folder)
-    words = ["convfs", *(["--store", where] if folder.strip("/") else []), "serve", "--stdio"]
-    words += [] if create else ["--no-create"]
+    words = ["convfs", *(["--store", where] if folder.strip("/") else []), "serve", "--stdio", *options]
     option = ("-p", str(port)) if port else ()
     user = f"{parts.username}@" if parts.username else ""
     return ("ssh", "-T", *option, "--", f"{user}{host}", " ".join(words))
@@ -361,7 +384,10 @@ def _push(
     key = f"{done.REDACTED if redact else 'push'} {chosen}"
     with _shown("Pushing") as show:
         transfer = Transfer(here, there, show, redacted=redact, versions=versions)
-        offers = transfer.offers(chosen, since(done.reached(root, other.store_id, key), own, other))
+        known = since(done.reached(root, other.store_id, key), own, other)
+        offers = transfer.offers(chosen, known)
+        wanted.see(offers, known)
+        wanted.check()
         named = bool(wanted.names)
         if dry_run or not (yes or done.has_pushed(root, other.store_id)):
             going = _going(transfer, offers, named=named)
@@ -386,7 +412,9 @@ def _pull(
     *,
     versions: bool,
     dry_run: bool,
+    alone: bool,
 ) -> None:
+    """Pull; ``alone``: there must be all that is wanted, as no push follows."""
     from fusefs.cli.backend import store_root
     from store.service.exchange import Transfer, reached_by, since
     from store.transfer import progress as done
@@ -394,17 +422,20 @@ def _pull(
     root = store_root(store)
     other, own = reached_by(there, here)
     _are_two(own, other, place)
-    chosen = wanted.some(there)
+    chosen = wanted.chosen(there) if alone else wanted.some(there)
     key = f"pull {chosen}"
     with _shown("Pulling") as show:
         transfer = Transfer(there, here, show, versions=versions)
         known = since(done.reached(root, other.store_id, key), other, own)
         offers = transfer.offers(chosen, known) if chosen is not None else []
+        complete = wanted.see(offers, known)
+        if alone:
+            wanted.check()
         if dry_run:
             _going(transfer, offers, named=bool(wanted.names))
             return
         outcomes = transfer.run(offers, named=bool(wanted.names))
-    if chosen is not None:
+    if chosen is not None and complete:
         _note(root, other.store_id, key, other, here, outcomes)
     _tell("Pulled from", place, outcomes, transfer.bytes, look)
 

@@ -177,6 +177,9 @@ def test_another_machine_is_reached_by_ssh(talking: User) -> None:
     there.parent.mkdir()
     place = f"ssh://ada@server{str(there).replace(' ', '%20')}"
     name = own(talking, "shop")
+    for command in ("push", "sync"):
+        assert "1 of 1 conversations would go" in talking.run(command, name, place, "--dry-run", **environment)
+        assert not there.exists()
     said = talking.convfs("push", name, place, "--yes", **environment)
     assert (said.returncode, said.stderr) == (0, ""), said
     assert said.stdout.startswith(f"Pushed to {place}: 1 new")
@@ -192,6 +195,20 @@ def test_another_machine_is_reached_by_ssh(talking: User) -> None:
     assert missed.returncode == 1
     assert "there is no store at" in missed.stderr
     assert not Path(f"{there}-2").exists()
+
+
+def test_what_there_is_not_is_said(talking: User, other: Path) -> None:
+    talking.run("push", "--project", "shop", other, "--yes")
+    for command in ("push", "pull", "sync"):
+        for _again in range(2):
+            said = talking.fails(command, "--project", "shop", "--project", "shpo", other)
+            assert said == "convfs: there is no conversation of the project shpo\n"
+        assert "with the label shpo" in talking.fails(command, "--label", "shpo", other)
+        assert "shpo" in talking.fails(command, "shpo", other)
+    # what only one of the two has is no mistake of who keeps both alike
+    assert f"Pushed to {other}: 1 new" in talking.run("sync", "--project", "blog", other)
+    (talking.store / "convfs.toml").write_text(f'[[share]]\nproject = "later"\nwith = "{other}"\n')
+    assert talking.run("push", other) == f"Pushed to {other}: nothing new.\n"
 
 
 def test_nobody_there_is_one_line(talking: User, other: Path) -> None:
