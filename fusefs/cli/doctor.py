@@ -98,17 +98,14 @@ def _store(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _space(root: Path) -> Iterator[tuple[str, str]]:
-    from store import paths
     from store.errors import ConvfsError, NotFound, Unreachable
-
-    if not (root / paths.SPACE).exists():
-        return
-    from store.shared.connect import connect, risks
     from store.shared.space import membership
 
     try:
-        member = membership(root)
-        assert member is not None
+        if (member := membership(root)) is None:
+            return
+        from store.shared.connect import connect, risks
+
         space = connect(member.place, member.space)
         try:
             found = risks(member.place)

@@ -237,9 +237,8 @@ def rotate(root: Path) -> int:
 
 
 def _check_new(root: Path) -> None:
-    known = membership(root)
-    if known is not None:
-        raise UsageError(f"{root}: this is a replica of the space {known.space} already")
+    if (root / paths.SPACE).exists():
+        raise UsageError(f"{root}: this is a replica of the space {membership_of(root).space} already")
     if identity.files_id(root) is not None:
         raise UsageError(f"{root}: there is a store already: a replica begins in a directory of its own")
     there = set(os.listdir(root) if root.exists() else ())

@@ -42,6 +42,8 @@ ANOTHER = "make another replica with convfs remote join; what this one has can s
 """The advice where a replica can go on no more."""
 LOGS_BACK = "convfs remote repair puts it back from the space"
 """The advice where a log of a replica is damaged or gone."""
+_TRACES = (paths.PUBLISHED, paths.KEYS, paths.DOOMED, paths.CACHE)
+"""Files and a directory that only a replica has."""
 
 
 class Outdated(ConvfsError):
@@ -87,13 +89,21 @@ class Membership(Struct, frozen=True):
 
 
 def membership(root: Path) -> Membership | None:
-    """Return the membership of the store at ``root``; None if it is in no space. DamageError if that cannot be read."""
+    """Return the membership of the store at ``root``; None if it is in no space.
+
+    DamageError if that cannot be read, or is gone: without it, what is committed would be told to nobody.
+    """
     path = root / paths.SPACE
     try:
         found = typed.decode(path.read_bytes(), Membership)
         bytes.fromhex(found.id)
         return found
     except FileNotFoundError:
+        if any((root / name).exists() for name in _TRACES):
+            raise DamageError(
+                f"{path} is gone, which says of which space this store is a replica: put it back from a backup, or make"
+                " another replica with convfs remote join, since the space has all that was committed here"
+            ) from None
         return None
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise DamageError(f"{path}: it cannot be read which space this store is of: {error}") from None

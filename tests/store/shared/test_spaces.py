@@ -587,6 +587,30 @@ def test_damaged_files_of_a_replica_are_told_or_made_anew(team: Team) -> None:
         Store.open(team.root("a"))
 
 
+@pytest.mark.parametrize("left", ["all", paths.PUBLISHED, paths.KEYS])
+def test_a_replica_that_does_not_know_its_space_is_not_opened(team: Team, left: str) -> None:
+    a = team.open("a")
+    context = a.contexts.create().context
+    a.close()
+    space = team.root("a") / paths.SPACE
+    known = space.read_bytes()
+    space.unlink()
+    aside = {name: (team.root("a") / name).read_bytes() for name in (paths.PUBLISHED, paths.KEYS)}
+    for name in aside.keys() - {left} if left != "all" else ():
+        (team.root("a") / name).unlink()
+    shutil.rmtree(team.root("a") / paths.CACHE, ignore_errors=True)
+    for only_read in (False, True):
+        with pytest.raises(DamageError, match=r"space is gone, .*put it back from a backup, or .* remote join"):
+            Store.open(team.root("a"), only_read=only_read)
+    with pytest.raises(UsageError, match="there is a store already"):
+        remote.join(team.place, NAME, team.root("a"))
+    for name, data in aside.items():
+        (team.root("a") / name).write_bytes(data)
+    space.write_bytes(known)
+    with team.open("a") as a:
+        a.contexts.append(context, b"more", "line")
+
+
 @pytest.mark.logs("heads.log is damaged", sometimes=True)
 @pytest.mark.parametrize("index", ["as it was", "gone"])
 def test_whose_log_is_damaged_commits_nothing_of_its_own(any_team: Team, index: str) -> None:
