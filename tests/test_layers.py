@@ -77,7 +77,6 @@ ALLOWED = {
     "textual": ("fusefs.cli.browser", "fusefs.cli.panes"),
     "click": ("fusefs.cli",),
     "rich": ("fusefs.cli",),
-    "platformdirs": ("fusefs.cli",),
 }
 
 # Under which name a library is declared, where that is not the one that it is imported by.

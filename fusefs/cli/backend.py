@@ -5,6 +5,7 @@ A command that is answered by a glance, or by a daemon, loads little: what opens
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -36,9 +37,9 @@ def store_root(chosen: Path | None) -> Path:
     """Return the directory of the store: the chosen one, or the default in this user's data."""
     if chosen:
         return chosen
-    import platformdirs
-
-    return platformdirs.user_data_path("convfs", appauthor=False)
+    # a relative path there is to be taken for none, says the XDG Base Directory Specification
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return Path(data if os.path.isabs(data) else os.path.expanduser("~/.local/share")) / "convfs"
 
 
 def running(root: Path) -> Caller | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from fusefs.cli import load_msgspec
 from fusefs.cli.examples import examples_of
 from fusefs.cli.output import echo
 
@@ -86,6 +87,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        load_msgspec()
         module = importlib.import_module(f"fusefs.cli.{COMMANDS[cmd_name][0]}")
         name = cmd_name.replace("-", "_")
         # what Python calls so itself has a stroke behind it

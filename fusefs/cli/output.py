@@ -2,12 +2,9 @@
 
 import os
 import re
-import shutil
-import signal
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -57,6 +54,8 @@ def progress(
 @contextmanager
 def ended_by_signals() -> Iterator[threading.Event]:
     """Yield an event that is set, instead of the process ended, by Ctrl-C, SIGTERM or the end of the terminal."""
+    import signal
+
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set())
@@ -100,6 +99,8 @@ def write_json(text: str) -> None:
 
 def command_line(*arguments: object) -> str:
     """Return a ``convfs`` command as the user would type it: with its path if it is not on the PATH."""
+    import shutil
+
     script = sys.argv[0]
     program = script if os.path.basename(script) == "convfs" and not shutil.which("convfs") else "convfs"
     return visible.command(program, *arguments)
@@ -122,6 +123,8 @@ def columns(text: str) -> int:
     """Return the width of ``text`` on a terminal, in columns."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     special = _not_ascii(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in special)
     return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in special)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -160,7 +159,11 @@ def _table(lines: list[NestedLine]) -> None:
         depths[one.id] = depth = depths[one.parent] + 1 if one.parent in depths else 0
         name = "  " * depth + visible.line(f"{one.project}/{one.name}")
         rows.append((str(one.id), local_time(one.updated)[:10], str(one.events), name))
-    room = shutil.get_terminal_size().columns - sum(widths_of(rows)) - 8 if sys.stdout.isatty() else None
+    room = None
+    if sys.stdout.isatty():
+        import shutil
+
+        room = shutil.get_terminal_size().columns - sum(widths_of(rows)) - 8
     titles = ["TITLE", *(_fit(visible.line(line.title), room) for line in lines)]
     write_table([(*row, title) for row, title in zip(rows, titles, strict=True)])
 

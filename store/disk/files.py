@@ -16,7 +16,6 @@ import errno
 import os
 import re
 import resource
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -170,6 +169,9 @@ def sweep(parent: Path) -> None:
     with suppress(OSError):
         for path in parent.iterdir():
             if _left_behind(path.name):
+                # here, as there is seldom one
+                import shutil
+
                 shutil.rmtree(path, ignore_errors=True)
 
 

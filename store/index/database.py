@@ -17,7 +17,6 @@ the whole hash, and the whole one is checked where the location points anyway. S
 nothing else vouches for carry one.
 """
 
-import logging
 import os
 import sqlite3
 import threading
@@ -236,7 +235,12 @@ def holds(row: Sequence[object]) -> bool:
         return False
 
 
-log = logging.getLogger(__name__)
+def _warn(message: str, path: Path) -> None:
+    # here, as a full disk is rare, and commands that only look should start fast
+    import logging
+
+    logging.getLogger(__name__).warning(message, path)
+
 
 _PRAGMAS = ("journal_mode = WAL", "synchronous = OFF", "temp_store = MEMORY")
 _CACHED_KIB = 8192
@@ -569,7 +573,7 @@ class Database:
             self._writer.execute("INSERT OR REPLACE INTO state VALUES ('boot', ?)", (self.boot,))
         self._changes = self._writer.total_changes
         self.held = True
-        log.warning("%s: its disk is full: what is filed is held in memory until there is room", self.path)
+        _warn("%s: its disk is full: what is filed is held in memory until there is room", self.path)
 
     def _write_held(self, *, at_once: bool = False) -> None:
         """Write held changes if there is room; ``at_once``: even if that was tried just now."""
@@ -605,7 +609,7 @@ class Database:
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._noted = True
         self._writer.execute("PRAGMA synchronous = OFF")
-        log.warning("%s: what was held in memory is on the disk", self.path)
+        _warn("%s: what was held in memory is on the disk", self.path)
 
     def _write_all(self) -> None:
         """Write held changes. Raises StoreFull."""

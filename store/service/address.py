@@ -6,19 +6,23 @@ it also from another environment than the daemon's (cron, su, a container's shel
 have been copied. Client and service agree on the directory by its key (``store.disk.identity``) before anything else.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
-import socket
 import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from store.disk import durable
 from store.disk.identity import directory_key
 from store.errors import ConvfsError, UsageError
 from store.paths import LOCK, TOKEN
+
+if TYPE_CHECKING:
+    import socket
 
 _MAX_PORT = 65_535
 _MAX_SOCKET_PATH = 107
@@ -143,6 +147,9 @@ class _HasOptions(Protocol):
 
 def peer(connection: _HasOptions) -> tuple[int, int]:
     """Return (pid, uid) of the process at the other end, as the kernel knows them."""
+    # here, as most commands find no service that they could connect to
+    import socket
+
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     pid, uid, _ = _PEER.unpack(raw)
     return pid, uid
@@ -163,6 +170,7 @@ def loopback(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int
     """Return the family and the address of a host of this machine; UsageError where others could reach it."""
     # here, as most connect to a socket in a directory
     import ipaddress
+    import socket
 
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

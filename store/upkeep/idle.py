@@ -6,7 +6,6 @@ requests meanwhile are noticed (``activity``). Then it waits until nothing has b
 on a store that is always busy, a slice is done now and then all the same.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +15,6 @@ from msgspec import Struct
 
 from store.content.sparing import sparing
 from store.errors import StoreFull, Unreachable
-
-_LOG = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.05
 """The longest that a slice should take."""
@@ -124,6 +121,10 @@ class Idle:
             self._run_jobs()
 
     def _run_jobs(self) -> None:
+        # here, as commands that only look have no thread for it, and should start fast
+        import logging
+
+        log = logging.getLogger(__name__)
         while (one := self._next()) is not None:
             if not self._quiet():
                 return
@@ -132,10 +133,10 @@ class Idle:
             try:
                 more = one.job.step()
             except (StoreFull, Unreachable) as error:
-                _LOG.warning("work in the background waits: %s", error)
+                log.warning("work in the background waits: %s", error)
                 more = False
             except Exception:
-                _LOG.exception("work in the background failed; it is tried again in %d s", one.every)
+                log.exception("work in the background failed; it is tried again in %d s", one.every)
                 more = False
             ended = time.monotonic()
             with self._changed:

@@ -321,6 +321,8 @@ def test_the_store_is_where_one_says(user: User, tmp_path: Path) -> None:
     for place in (tmp_path / "by option", tmp_path / "by variable", tmp_path / "data/convfs", user.store):
         assert (place / "lock").exists()
         assert place.stat().st_mode & 0o777 == 0o700
+    # which is no absolute path, and so is none
+    assert "1 unchanged" in user.run("import", XDG_DATA_HOME="data")
 
 
 def test_commands_at_the_same_time_wait_for_each_other(user: User) -> None:

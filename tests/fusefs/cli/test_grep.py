@@ -164,7 +164,8 @@ def test_what_is_kept_is_found_without_what_draws_packs_collects_or_shares(user:
     assert "It holds a lock." in done.stdout
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "store.search.search" in loaded
-    heavy = {"fusefs.text.grammar", "multiprocessing", "pyfastcdc", "_hashlib", "trio", "store.shared.replica"}
+    heavy = {"fusefs.text.grammar", "multiprocessing", "pyfastcdc", "_hashlib", "store.shared.replica"}
+    heavy |= {"trio", "pyfuse3", "psycopg", "obstore", "cryptography", "rich"}
     assert loaded & {*heavy, "store.upkeep.gc", "store.upkeep.sealer"} == set()
 
 
