@@ -14,6 +14,8 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SECONDS = 30
+GONE = -32000
+"""The code of the error where a page was left, or its scripts were ended, before they had answered."""
 
 
 def program() -> str | None:
@@ -45,6 +47,11 @@ class Page:
 
     def do(self, method: str, **parameters: object) -> dict[str, Any]:
         """Have the browser do something, and return its answer."""
+        answer = self._answer(method, parameters)
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    def _answer(self, method: str, parameters: dict[str, object]) -> dict[str, Any]:
         self._number += 1
         message: dict[str, object] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -53,8 +60,7 @@ class Page:
         while True:
             answer = self._next()
             if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return answer["result"]
+                return answer
 
     def open(self, path: Path, width: int = 1000, height: int = 800, scheme: str = "light") -> None:
         """Show a page on a screen of that size, or a phone's, for somebody who likes it light, or dark."""
@@ -98,9 +104,10 @@ class Page:
         """Wait until a condition, in JavaScript, holds, also on a page that is opened meanwhile."""
         end = time.monotonic() + SECONDS
         while True:
-            # while another page is opened there is nothing to ask
-            told = self.do("Runtime.evaluate", expression=condition, returnByValue=True)
-            if told["result"].get("value") is True:
+            told = self._answer("Runtime.evaluate", {"expression": condition, "returnByValue": True})
+            # who is asked while another page is opened may be gone before the answer
+            assert told.get("error", {}).get("code") in (None, GONE), told
+            if "result" in told and told["result"]["result"].get("value") is True:
                 return
             assert time.monotonic() < end, condition
             time.sleep(0.05)
