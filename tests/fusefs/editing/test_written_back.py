@@ -24,7 +24,7 @@ from store.conversations.contexts import Append
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.fusefs.text import strategies
-from tests.fusefs.tree.mounting import TYPE, can_mount, mounted, new_store, run
+from tests.fusefs.tree.mounting import TYPE, answered, can_mount, mounted, new_store, run
 from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, imported
 
 THROUGH_THE_MOUNT = 300
@@ -33,7 +33,7 @@ THROUGH_THE_MOUNT = 300
 
 def files_below(router: Router, directory: Directory) -> Iterator[File]:
     """Yield the files that can be written below a directory of a conversation."""
-    for entry in list(router.entries(directory, 0)):
+    for entry in answered(lambda: [*router.entries(directory, 0)]):
         mode = entry.attributes.mode
         node: Node = router.node(entry.attributes.ino)
         if isinstance(node, Directory):
@@ -106,9 +106,6 @@ def check_nothing_left(store: Store) -> None:
 def test_every_file_of_every_sample(memory_path: Path, tool: str) -> None:
     with new_store(memory_path / "store") as store:
         imported(store, SAMPLES / tool)
-        # nothing here waits for a thread
-        while store.known_files.step():
-            pass
         before = versions(store)
         written = Written(store)
         count = 0

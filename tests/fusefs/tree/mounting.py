@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import trio
+
 from fusefs.mount_table import mount_at
 from fusefs.text.render import FileRenderer
+from fusefs.tree.waiting import Later
 from store.conversations.contexts import Append
 from store.paths import SETTINGS
 from store.store import Store
@@ -204,6 +207,15 @@ def run(handler: Coroutine[Any, Any, T]) -> T:
     except StopIteration as done:
         return done.value
     raise AssertionError("the handler waits")
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """Return what a node answers, asked as a handler does: again, once the work is done that it waits for."""
+    while True:
+        try:
+            return ask()
+        except Later as later:
+            trio.run(later.work.wait)
 
 
 def errno_of(attempt: Callable[[], object]) -> int:

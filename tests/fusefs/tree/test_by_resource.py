@@ -3,26 +3,22 @@
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
-import trio
 
 from fusefs.tree import search
 from fusefs.tree.node import Directory
 from fusefs.tree.router import Router
 from fusefs.tree.tree import Tree
-from fusefs.tree.waiting import Later
 from store.ids import hash_bytes
-from tests.fusefs.tree.mounting import Mounted, add, mounted, new_store, until, user
+from tests.fusefs.tree.mounting import Mounted, add, answered, mounted, new_store, until, user
 
 SHED = "spade\nrake\n" * 100
 HELD_BY = "user.convfs.held_by"
 
-T = TypeVar("T")
 
 
 def read(uri: str, text: str, second: int) -> list[str]:
@@ -124,15 +120,6 @@ def test_contents_say_who_holds_them(talks: Mounted) -> None:
 def test_nothing_can_be_made_there(talks: Mounted) -> None:
     for command in ("touch by-resource/x", "mkdir by-resource/home/x", "rm by-resource/home/ada/shed/2026*"):
         assert talks.run("sh", "-c", command, check=False).returncode
-
-
-def answered(ask: Callable[[], T]) -> T:
-    """Return the answer of a node, which may come later."""
-    while True:
-        try:
-            return ask()
-        except Later as later:
-            trio.run(later.work.wait)
 
 
 def test_what_is_not_among_the_first_uris_can_be_named(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-import trio
 
 from fusefs.tree import documents
 from fusefs.tree.documents import Drawn
-from fusefs.tree.waiting import Later, Workers
+from fusefs.tree.waiting import Workers
 from store.errors import DamageError, StoreBusy
+from tests.fusefs.tree.mounting import answered
 
 
 @pytest.fixture
@@ -19,12 +19,8 @@ def workers() -> Iterator[Workers]:
 
 
 def read(content: Drawn, offset: int, size: int) -> bytes:
-    """Read as a handler does: wait for the thread, and ask again."""
-    while True:
-        try:
-            return content.read(offset, size)
-        except Later as later:
-            trio.run(later.work.wait)
+    """Read as a handler does."""
+    return answered(lambda: content.read(offset, size))
 
 
 def test_no_more_is_drawn_than_is_read(workers: Workers) -> None:

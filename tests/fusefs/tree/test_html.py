@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 
 from fusefs.tree.drawings import Drawings
 from fusefs.tree.tree import Tree
-from fusefs.tree.waiting import Later
 from store.errors import NotFound
-from tests.fusefs.tree.mounting import TALK, Mounted, new_store, user
+from tests.fusefs.tree.mounting import TALK, Mounted, answered, new_store, user
 from tests.store.exporting.browser import browser, program
 
 PAGE = "html/project/2026-03-05-talk.html"
@@ -115,13 +113,8 @@ def test_a_conversation_too_large_for_a_page_says_how_to_get_one(mount: Mounted)
 
 
 def asked(drawings: Drawings, ino: int, state: object, draw: Callable[[], bytes]) -> bytes:
-    """Ask for a drawing as a handler does: again, once the work is done that it waits for."""
-    while True:
-        try:
-            return drawings.of(ino, state, draw).work.result()
-        except Later as later:
-            while not later.work.is_done:
-                time.sleep(0.001)
+    """Ask for a drawing as a handler does."""
+    return answered(lambda: drawings.of(ino, state, draw).work.result())
 
 
 def test_drawings_are_kept_while_they_are_few_and_small(store_path: Path) -> None:

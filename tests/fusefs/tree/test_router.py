@@ -12,7 +12,7 @@ from fusefs.tree.tree import Tree
 from store.editing.editor import Editor
 from store.errors import NotFound
 from store.store import Store
-from tests.fusefs.tree.mounting import add, assistant, new_store, user
+from tests.fusefs.tree.mounting import add, answered, assistant, new_store, user
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def store(memory_path: Path) -> Iterator[Store]:
 
 
 def walk(router: Router, directory: Directory, above: str = "") -> Iterator[tuple[str, Directory, DirEntry]]:
-    for entry in list(router.entries(directory, 0)):
+    for entry in answered(lambda: [*router.entries(directory, 0)]):
         path = f"{above}/{entry.name.decode()}"
         yield path, directory, entry
         node = router.node(entry.attributes.ino)
