@@ -27,6 +27,8 @@ JOURNALS = 3
 STEPS = 120
 LEFT = (0, 0, 4096, 60_000, 300_000, 1 << 20)
 """The bytes of the disk that others leave."""
+PUT_BYTES = 2 << 20
+"""The most that large blobs take: what the store itself fills is no room when others leave."""
 ROOM_SECONDS = 20.0
 WORD = "zebra"
 LIMITED = "--limited"
@@ -41,6 +43,7 @@ class Filling:
         self.random = random.Random(seed)
         self.model = Model()
         self.number = 0
+        self.put_bytes = 0
         self.refused = 0
         self.store = self.open()
 
@@ -97,7 +100,9 @@ class Filling:
             self.append()
 
     def put(self) -> None:
-        data = self.random.randbytes(self.random.choice((10_000, 400_000)))
+        data = self.random.randbytes(self.random.choice((10_000, 400_000)) if self.put_bytes < PUT_BYTES else 1000)
+        # what is refused may be in a pack already
+        self.put_bytes += len(data)
         self.store.intake.put(data)
         self.model.blobs[hash_bytes(data)] = data
 
@@ -177,7 +182,8 @@ class Filling:
             self.tried(self.store.checkpointer.flush)
             if self.refused == before:
                 break
-            assert time.monotonic() < until, "there is room, and nothing is taken"
+            free = os.statvfs(self.root).f_bavail * 4096
+            assert time.monotonic() < until, f"{free} bytes are free, and nothing is taken"
         assert not self.store.files.index.db.held
         self.read()
         self.search()
