@@ -1,17 +1,20 @@
 """Fixtures of several areas."""
 
+import faulthandler
 import logging
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_timeout
 from hypothesis import HealthCheck, settings
 
 from store.upkeep import recovery
@@ -28,6 +31,57 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register markers."""
     config.addinivalue_line("markers", "logs(pattern, ..., sometimes=False): what the test expects to be logged")
     config.addinivalue_line("markers", "of_one_machine(reason): says nothing of a replica, see pytest_generate_tests")
+    # what a test writes to it is caught
+    config.stash[_STDERR] = os.dup(sys.stderr.fileno())
+
+
+# -- tests that hang ---------------------------------------------------------------------------------------------------
+
+_GRACE_SECONDS = 60.0
+"""The time after which a test is ended, once it was told that its time is over."""
+_SECONDS = pytest.StashKey[float]()
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> None:
+    """Note how long a test may take."""
+    item.stash[_SECONDS] = settings.timeout
+
+
+@contextmanager
+def _ended(item: pytest.Item) -> Iterator[None]:
+    """End the process if the block goes on long after the test's time is over: it may wait for a thread that hangs.
+
+    A worker that ends so is replaced: its test has failed, and the others are run.
+    """
+    seconds = item.stash.get(_SECONDS, 0.0)
+    if seconds:
+        faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True, file=item.config.stash[_STDERR])
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    with _ended(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with _ended(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with _ended(item):
+        return (yield)
+
+
+# -- warnings ----------------------------------------------------------------------------------------------------------
 
 
 class _Warnings(logging.Handler):

@@ -9,6 +9,7 @@ venv=$(./mount.sh --setup --dev)
 code=0
 "$venv/bin/python" -m pytest -n 2 --dist worksteal "$@" || code=$?
 [ "$code" -eq 1 ] || exit "$code"
-# two tests side by side on a busy machine run out of time now and then: what fails alone, too, is wrong
+# two tests side by side on a busy machine run out of time now and then: what fails alone, too, is wrong.
+# In a worker: one that hangs is replaced, and the others are run
 echo "These tests failed, and run again, one at a time:" >&2
-exec "$venv/bin/python" -m pytest -n 0 -v --last-failed --last-failed-no-failures none "$@"
+exec "$venv/bin/python" -m pytest -n 1 -v --last-failed --last-failed-no-failures none "$@"
