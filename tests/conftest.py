@@ -176,6 +176,7 @@ def small_disk() -> Iterator[Path]:
 
 
 ON_SPACES = (
+    "tests/fusefs/editing/test_outputs.py",
     "tests/store/test_store.py",
     "tests/store/conversations/test_appending.py",
     "tests/store/editing/test_editor.py",

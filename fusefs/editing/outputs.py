@@ -41,7 +41,7 @@ from fusefs.tree.outputs import PLACES, OutputFile, OutputsDirectory, found
 from fusefs.tree.tree import Key
 from store.artifacts.names import Output, kept_output, kept_outputs, listed_name, may_name
 from store.disk import durable, files
-from store.errors import ConvfsError, NotFound, StoreFailed, Unreachable
+from store.errors import Conflict, ConvfsError, NotFound, StoreFailed, Unreachable
 from store.events.conversation import Outputs as Sort
 
 log = logging.getLogger(__name__)
@@ -390,7 +390,7 @@ class Outputs(Removing[Key, None]):
         if self.growing(key):
             # first: nothing is changed where the space is away
             self._artifacts.leave(self.context(key), key.outputs, key.name)
-        self._orphan(node)
+        self._orphan(node, self._nameless(node))
         if self.growing(key):
             self._artifacts.drop(self.context(key), key.outputs, key.name)
         if kept is not None:
@@ -414,7 +414,21 @@ class Outputs(Removing[Key, None]):
             return not self._artifacts.is_reserved(self.context(key), key.outputs, key.name)
         return False
 
-    def _orphan(self, node: OutputFile) -> None:
+    def _nameless(self, node: OutputFile) -> OrphanFile | None:
+        """Return what an output is for programs that have it open, once it has lost its name.
+
+        None if nobody has, and for a file on the disk.
+        """
+        if self.growing(node.key) or node.ino not in self._kernel.lookups:
+            return None
+        content: OpenContent = Bytes(b"")
+        try:
+            content = node.begin()
+        except ConvfsError as error:
+            log.warning("%s: %s", node.label(), error)
+        return OrphanFile(node.ino, content, node.output.size)
+
+    def _orphan(self, node: OutputFile, nameless: OrphanFile | None) -> None:
         """Keep the contents of an output that loses its name, for programs that have it open."""
         for role in self._inodes.roles(OutputRole):
             if role.key == node.key:
@@ -425,13 +439,8 @@ class Outputs(Removing[Key, None]):
         key = node.key
         if self.growing(key):
             self._inodes.scratch.give(node.ino, os.fsencode(self.path(key)), self._place(key)).hold()
-        else:
-            content: OpenContent = Bytes(b"")
-            try:
-                content = node.begin()
-            except ConvfsError as error:
-                log.warning("%s: %s", node.label(), error)
-            self._tree.bind(node.ino, OrphanFile(node.ino, content, node.output.size))
+        elif nameless is not None:
+            self._tree.bind(node.ino, nameless)
         self._known.forget(node.ino)
 
     def _forget_names(self, key: Key) -> None:
@@ -472,20 +481,17 @@ class Outputs(Removing[Key, None]):
 
     def move(self, source: OutputFile, directory: OutputsDirectory, asked: Key) -> None:
         """Give an output another name, maybe in another conversation; what had that is replaced."""
-        old, new = source.key, self._new_name(asked, source.key)
+        old = source.key
+        growing, kept = self.growing(old), self._kept(old)
+        replaced = self.shown(asked)
+        reserved = replaced is not None and not self._waits(replaced.key)
+        nameless = self._nameless(replaced) if replaced is not None and replaced.key != old else None
+        # first: it is one step, and the files on the disk come after it
+        new = self._moved(old, asked, is_kept=kept is not None, replaces=replaced is not None)
         if old == new:
             return
-        growing, kept = self.growing(old), self._kept(old)
-        replaced = self.shown(new)
-        reserved = replaced is not None and not self._waits(new)
         if replaced is not None:
-            self._orphan(replaced)
-        if kept is not None:
-            # first: it is one step, and the files on the disk come after it
-            self._artifacts.move(
-                self.context(old), old.outputs, old.name, new.name,
-                target=self.context(new), sort=new.outputs,
-            )  # fmt: skip
+            self._orphan(replaced, nameless)
         if growing:
             path = self.path(new)
             durable.make_directories(path.parent)
@@ -505,13 +511,35 @@ class Outputs(Removing[Key, None]):
         if growing:
             self.keep(new)
 
+    def _moved(self, old: Key, asked: Key, *, is_kept: bool, replaces: bool) -> Key:
+        """Choose the name of an output that is moved to ``asked``, and have it kept under that if it was kept before.
+
+        Raises Conflict where ``asked`` has become the name of another machine's since it was looked up.
+        """
+        while True:
+            since = self._artifacts.numbers(self.context(asked), asked.outputs)
+            if not replaces and asked != old and self.shown(asked) is not None:
+                raise Conflict(f"{asked.outputs.directory}/{asked.name} is another machine's by now")
+            new = self._new_name(asked, old)
+            if old == new or not is_kept:
+                return new
+            try:
+                self._artifacts.move(
+                    self.context(old), old.outputs, old.name, new.name,
+                    target=self.context(new), sort=new.outputs, since=since,
+                )  # fmt: skip
+            except Conflict:
+                # others have begun or kept some since: there may be another next number
+                continue
+            return new
+
     def take(self, source: ScratchFile, path: bytes, directory: OutputsDirectory, asked: Key) -> None:
         """Turn a scratch file that is moved here into an output, replacing the one of that name."""
         key = self._new_name(asked, None)
         replaced = self.shown(key)
         reserved = replaced is not None and not self._waits(key)
         if replaced is not None:
-            self._orphan(replaced)
+            self._orphan(replaced, self._nameless(replaced))
         to = self.path(key)
         durable.make_directories(to.parent)
         # programs that have it open go on with it
@@ -560,7 +588,8 @@ class Outputs(Removing[Key, None]):
         if self.shown(asked) is not None or asked in self._known.hidden:
             return asked
         context = self.context(asked)
-        taken = self._artifacts.listed(context, asked.outputs).keys() - self._known.leaving(asked)
+        numbers = self._artifacts.numbers(context, asked.outputs)
+        taken = self._artifacts.taken(context, asked.outputs, numbers) - self._known.leaving(asked)
         if source is not None and source._replace(name=asked.name) == asked:
             taken.discard(source.name)
         return asked._replace(name=listed_name(asked.outputs, asked.name, taken))

@@ -16,7 +16,7 @@ import re
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,11 +54,15 @@ class FileReader:
         return os.pread(self._fd, size, offset)
 
 
-class _Numbers(NamedTuple):
-    """The outputs of a conversation that hold a number: those that are begun, by key, and those kept of one sort."""
+class Numbers(NamedTuple):
+    """The outputs of a conversation that hold a number: those that are begun, by key, and those kept, of one sort.
+
+    ``written`` are those that are begun and not given up.
+    """
 
     begun: dict[str, object]
-    kept: Set[str]
+    written: dict[str, object]
+    kept: Mapping[str, Output]
 
 
 class Artifacts:
@@ -78,6 +82,8 @@ class Artifacts:
         self._holder = holder
         self._numbering = threading.Lock()
         """Held while an output is given its number."""
+        self._beginning: tuple[int, str] | None = None
+        """The context and the key of an output that gets its number now, and its file then."""
         self._renamed: dict[tuple[int, Outputs, str], str] = {}
         """The names that outputs were given in the place of those that they had before: by context, sort and name."""
         self.waiting: set[tuple[int, Outputs, str]] = set()
@@ -143,16 +149,16 @@ class Artifacts:
         ``parent`` is the id of the agent that started its agent; outputs that are ``leaving`` no longer hold a number.
         Its number is left to :meth:`reserve` while the space is away. Raises as :func:`listed_name`.
         """
-        with self._numbering:
+        with self._numbering, self._begins():
             while True:
-                growing = self.growing(context, outputs)
-                numbers = self._numbers(context, outputs)
-                taken = (growing.keys() | numbers.kept | _names(numbers.begun, outputs)) - leaving
+                numbers = self.numbers(context, outputs)
+                taken = self.taken(context, outputs, numbers) - leaving
                 name = listed_name(outputs, asked, taken, parent=parent)
                 bits = 0
                 try:
                     if waiting := self._waiting_above(context, outputs, name):
                         raise Unreachable(f"the number of {outputs.directory}/{waiting[0]} is not reserved yet")
+                    self._beginning = context, outputs.key + name
                     self._reserve(context, outputs, name, numbers)
                 except Conflict:
                     continue
@@ -161,11 +167,34 @@ class Artifacts:
                 os.close(self.open(context, outputs, name, bits=bits))
                 return name
 
-    def _numbers(self, context: int, outputs: Outputs) -> _Numbers:
-        entry = self._catalogue.entry(context)
-        return _Numbers(_begun(entry), kept_outputs(self._blobs, entry, outputs).keys())
+    @contextmanager
+    def _begins(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._beginning = None
 
-    def _reserve(self, context: int, outputs: Outputs, name: str, numbers: _Numbers) -> None:
+    def numbers(self, context: int, outputs: Outputs) -> Numbers:
+        """Return what holds the numbers of the outputs of a conversation now."""
+        entry = self._catalogue.entry(context)
+        begun = _begun(entry)
+        return Numbers(begun, self._written(context, begun), kept_outputs(self._blobs, entry, outputs))
+
+    def taken(self, context: int, outputs: Outputs, numbers: Numbers) -> set[str]:
+        """Return the names of the outputs that hold a number, those among them that are written on this machine."""
+        return self.growing(context, outputs).keys() | numbers.kept.keys() | _names(numbers.written, outputs)
+
+    def _written(self, context: int, begun: Mapping[str, object]) -> dict[str, object]:
+        """Return what is begun but for what this replica has given up: it has another name, or never got its file."""
+        return {key: by for key, by in begun.items() if by != self._holder or self._has_file(context, key)}
+
+    def _has_file(self, context: int, key: str) -> bool:
+        if self._beginning == (context, key):
+            return True
+        sorts = (outputs for outputs in SORTS if key.startswith(outputs.key))
+        return any(self.growing_one(context, outputs, key.removeprefix(outputs.key)) is not None for outputs in sorts)
+
+    def _reserve(self, context: int, outputs: Outputs, name: str, numbers: Numbers) -> None:
         """Reserve the number of an output, if nobody has taken or left one since ``numbers``; else raise Conflict."""
         key, begun = outputs.key + name, numbers.begun
         if not self._holder or begun.get(key) == self._holder:
@@ -173,9 +202,9 @@ class Artifacts:
 
         def still() -> bool:
             # another one may have been begun and ended since, so that what is begun is the same
-            return self._numbers(context, outputs).kept == numbers.kept
+            return self.numbers(context, outputs).kept.keys() == numbers.kept.keys()
 
-        changes: dict[str, object] = {BEGUN: {**begun, key: self._holder}}
+        changes: dict[str, object] = {BEGUN: {**numbers.written, key: self._holder}}
         self._contexts.exchange_metadata(context, changes, {BEGUN: begun or None}, still)
 
     def _waiting_above(self, context: int, outputs: Outputs, name: str) -> list[str]:
@@ -216,10 +245,10 @@ class Artifacts:
         path = self.path(context, outputs, name)
         while path.exists() and not self.is_reserved(context, outputs, name):
             growing = self.growing(context, outputs).keys()
-            numbers = self._numbers(context, outputs)
+            numbers = self.numbers(context, outputs)
             # without those of processes of this replica that were killed before they made the file
             begun = {key: holder for key, holder in numbers.begun.items() if holder != self._holder}
-            elsewhere = numbers.kept | _names(begun, outputs)
+            elsewhere = numbers.kept.keys() | _names(begun, outputs)
             taken = elsewhere | (growing - {name})
             free = free_name(outputs, name, taken)
             try:
@@ -252,7 +281,7 @@ class Artifacts:
     def _settle(self, context: int, key: str, changes: dict[str, object]) -> None:
         """Make changes of metadata, and no longer reserve the number of an output."""
         while key in (begun := _begun(self._catalogue.entry(context))):
-            left = {other: machine for other, machine in begun.items() if other != key}
+            left = {other: by for other, by in self._written(context, begun).items() if other != key}
             with suppress(Conflict):
                 self._contexts.exchange_metadata(context, {**changes, BEGUN: left or None}, {BEGUN: begun})
                 return
@@ -447,27 +476,46 @@ class Artifacts:
         self._contexts.set_metadata(context, {outputs.key + name: None for name in names if name in kept})
 
     def move(
-        self, context: int, outputs: Outputs, name: str, to: str, *, target: int = 0, sort: Outputs | None = None
+        self,
+        context: int,
+        outputs: Outputs,
+        name: str,
+        to: str,
+        *,
+        target: int = 0,
+        sort: Outputs | None = None,
+        since: Numbers | None = None,
     ) -> None:
         """Give an output another name; in another conversation ``target``, among its outputs of ``sort``, if given.
 
-        It is in one of the two places, whatever happens in between, and after an error in the old one.
+        What has that name is replaced. Raises Conflict where another output there was begun or kept ``since``, the
+        numbers that the name was chosen by (None: those of now). It is in one of the two places, whatever happens in
+        between, and after an error in the old one.
         """
         output = self._found(context, outputs, name)
         target, sort = target or context, sort or outputs
-        told: dict[str, object] = {sort.key + to: _told(output)}
+        known = since or self.numbers(target, sort)
         if output.imported:
             raise UsageError(f"{outputs.directory}/{name} belongs to the session that was imported: copy it")
+
+        def still() -> bool:
+            return self.numbers(target, sort).kept == known.kept
+
+        own, new = outputs.key + name, sort.key + to
+        changes: dict[str, object] = {new: _told(output)}
         if target == context:
-            self._contexts.set_metadata(context, {outputs.key + name: None, **told})
-            return
-        before = self._catalogue.entry(target).metadata.get(sort.key + to)
-        self._contexts.set_metadata(target, told)
-        try:
-            self._contexts.set_metadata(context, {outputs.key + name: None})
-        except BaseException:
-            self._contexts.set_metadata(target, {sort.key + to: before})
-            raise
+            changes[own] = None
+            if own in known.begun:
+                changes[BEGUN] = {key: by for key, by in known.written.items() if key != own} or None
+        self._contexts.exchange_metadata(target, changes, {BEGUN: known.begun or None}, still)
+        if target != context:
+            try:
+                self._settle(context, own, {own: None})
+            except BaseException:
+                before = known.kept.get(to)
+                kept_before = before is not None and not before.imported
+                self._contexts.set_metadata(target, {new: _told(before) if before and kept_before else None})
+                raise
 
 
 def _begun(entry: ContextEntry) -> dict[str, object]:

@@ -200,6 +200,40 @@ def test_two_files_that_are_moved_to_outputs_at_once_are_both_kept(two: Two) -> 
         until(lambda: lists(talk) == kept)
 
 
+def test_an_output_that_cannot_be_moved_onto_another_leaves_both(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        artifacts = talk.root / "artifacts"
+        for name in ("make", "test"):
+            (artifacts / name).write_text(f"{name}\n")
+        before = {"0.make.log": b"make\n", "1.test.log": b"test\n"}
+        until(lambda: two.kept_there() == before)
+        two.lines[0].cut()
+        with (artifacts / "1.test.log").open("rb", buffering=0) as reading:
+            assert errno_of(lambda: os.rename(artifacts / "0.make.log", artifacts / "1.test.log")) == errno.EHOSTUNREACH
+            assert lists(talk) == before
+            two.lines[0].heal()
+            until(lambda: errno_of(lambda: os.rename(artifacts / "0.make.log", artifacts / "1.test.log")) == 0)
+            assert reading.read() == b"test\n"
+        until(lambda: two.kept_there() == {"1.test.log": b"make\n"})
+
+
+def test_the_number_of_an_output_that_was_moved_is_free_again(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        artifacts = talk.root / "artifacts"
+        with (artifacts / "make").open("wb", buffering=0) as writing:
+            writing.write(b"one\n")
+            os.rename(artifacts / "0.make.log", artifacts / "7.make.log")
+            # in each of these, another was begun under the number of the one before
+            (artifacts / "0.test.log").write_text("two\n")
+            os.rename(artifacts / "0.test.log", talk.root / "test")
+            (artifacts / "0.test.log").write_text("three\n")
+        until(lambda: two.kept_there() == {"0.test.log": b"three\n", "7.make.log": b"one\n"})
+        until(two.nothing_is_reserved)
+        assert (talk.root / "test").read_text() == "two\n"
+
+
 def test_what_an_agent_has_started_goes_with_it_to_another_number(two: Two) -> None:
     with ExitStack() as held:
         talk = two.mount(held)

@@ -21,7 +21,7 @@ from store import paths
 from store.disk.head_format import ContextCreated, HeadFrame
 from store.editing.keeper import Keeper
 from store.errors import Conflict, DamageError, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
-from store.events.conversation import Change
+from store.events.conversation import ARTIFACTS, Change
 from store.ids import hash_bytes
 from store.importing.importer import Importer
 from store.index.beside import remove_database
@@ -276,6 +276,42 @@ def test_labels_that_machines_give_at_once_are_all_there(any_team: Team) -> None
             labels = store.catalogue.entry(context).metadata["labels"]
             assert set(labels) == (wanted | single if context == contexts[0] else wanted)
             assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_output_takes_no_name_that_another_machine_has_taken(team: Team, elsewhere: bool) -> None:
+    a, b = team.open("a"), team.open("b")
+    context, other = (a.contexts.create(metadata={"project": "p", "name": name}).context for name in "xy")
+    target = other if elsewhere else context
+
+    def write(store: Store, context: int, name: str, data: bytes) -> None:
+        assert store.artifacts.begin(context, ARTIFACTS, name) == name
+        store.artifacts.add(context, ARTIFACTS, name, data)
+        store.artifacts.end(context, ARTIFACTS, name)
+
+    def kept(store: Store, context: int) -> dict[str, bytes]:
+        store.writer.catch_up()
+        listed = store.artifacts.listed(context, ARTIFACTS)
+        return {
+            name: store.artifacts.reader(context, ARTIFACTS, output).read(0, 1 << 10) for name, output in listed.items()
+        }
+
+    write(a, context, "0.make.log", b"of a")
+    chosen = a.artifacts.numbers(target, ARTIFACTS)
+    b.writer.catch_up()
+    write(b, target, "5.make.log", b"of b")
+    with pytest.raises(Conflict):
+        a.artifacts.move(context, ARTIFACTS, "0.make.log", "5.make.log", target=target, since=chosen)
+    before = [{"0.make.log": b"of a"}, {"5.make.log": b"of b"}]
+    for store in (a, b):
+        assert [kept(store, one) for one in (context, target)] == (before if elsewhere else [before[0] | before[1]] * 2)
+    # whoever has seen it replaces it
+    a.artifacts.move(context, ARTIFACTS, "0.make.log", "5.make.log", target=target)
+    for store in (a, b):
+        assert kept(store, target) == {"5.make.log": b"of a"}
+    a.close()
+    b.close()
+    team.agree("a", "b")
 
 
 def test_a_store_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:
