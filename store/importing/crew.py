@@ -13,7 +13,7 @@ import msgspec
 
 from store.formats.core.format import Source
 from store.helper import Helper
-from store.importing.prepared import LAST, Chunk, Prepared, Whole
+from store.importing.prepared import LAST, Chunk, Whole
 
 _HELD_BYTES = 8 << 20
 """The bytes of answers of one helper that wait; it goes on when they are fewer."""
@@ -27,16 +27,28 @@ class Records:
     def __init__(self, member: "_Member", job: int) -> None:
         self._member = member
         self._job = job
+        self._ahead: Chunk | None = None
+        """The first records, until they are taken."""
         self.whole: Whole | None = None
-        """The session, once all its records were taken; None if it could not be prepared to its end."""
+        """The session, once all its records are here; None if it could not be prepared to its end."""
 
-    def take(self) -> list[Prepared]:
+    def at_once(self) -> Whole | None:
+        """Return the session if all its records are here, waiting for the first ones: those of a short one are."""
+        if self.whole is None and self._ahead is None:
+            self._ahead = self._next()
+        return self.whole
+
+    def take(self) -> Chunk:
         """Return the next records, waiting for them; none if there are no more, or they could not be prepared."""
+        ahead, self._ahead = self._ahead, None
+        return ahead or self._next()
+
+    def _next(self) -> Chunk:
         answer = self._member.answer(self._job)
         if answer is None:
-            return []
+            return Chunk([])
         self.whole = answer.whole
-        return answer.records
+        return answer
 
 
 class Crew:

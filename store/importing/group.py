@@ -23,7 +23,7 @@ from store.formats.core.format import ExternalBlob
 from store.formats.registry import lens_for
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
-from store.importing.prepared import Prepared
+from store.importing.prepared import Prepared, Seen
 from store.importing.projects import Repositories
 from store.importing.snapshot import Passed, nowhere
 from store.importing.unclaimed import Overtaken, Unclaimed
@@ -118,13 +118,23 @@ class Appender:
         self._batch: list[_Record | Prepared] = []
         self._missing: set[bytes] = set()
         self._prepared = prepared
-        self._defined: list[tuple[tuple[str, str], ...]] = []
-        """Definitions of records since the last one that was seen here: those that are prepared need no chain."""
+        self._seen = number
+        """The last record of the branch that was seen elsewhere: those after it that are prepared are seen here."""
+        self._defined: tuple[tuple[tuple[str, str], ...], ...] = ()
+        """The definitions of each record that was, once some are seen here."""
         self._unseen = unseen
         self._unseen.read_by(lambda: events_of(store, self.parent or 0, number))
 
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
+
+    def see_prepared(self, seen: Seen) -> None:
+        """Take over how the next records of those that are prepared are seen, before they are appended."""
+        self.sums = None
+        self._seen += seen.count
+        self.last_ms = max(self.last_ms, seen.time_ms)
+        self._defined = self._defined or seen.defines
+        self._unseen.note(seen.glimpse, seen.count)
 
     def add_prepared(self, some: Sequence[Prepared]) -> None:
         """Append the next records of those that are prepared."""
@@ -197,7 +207,8 @@ class Appender:
         if self._chain is not None:
             for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
                 if isinstance(record, Prepared):
-                    self._see(record, self._chain)
+                    if number > self._seen:
+                        self._see(record, self._chain)
                     continue
                 edited_ms = turn.created_ms if turn.flags & EDITED else 0
                 payload, size = record.payload, record.size
@@ -212,15 +223,9 @@ class Appender:
         return Measured()
 
     def _see(self, record: Prepared, chain: Chain) -> None:
-        self.sums = None
-        if (seen := record.seen) is not None:
-            self.last_ms = max(self.last_ms, seen.time_ms)
-            self._defined.append(seen.defines)
-            self._unseen.note(seen.glimpse)
-            return
         for defines in self._defined:
             chain.advance(Event(Kind.RECORD, defines=defines))
-        self._defined = []
+        self._defined = ()
         assert record.payload is not None
         event = lens_for(record.type_name).view(record.payload, chain)
         chain.advance(event)

@@ -28,6 +28,7 @@ from store.formats.core.look import open_regular
 from store.ids import hash_bytes
 from store.importing.description import clean
 from store.importing.likeness import Continuation, Relation, begins_with
+from store.importing.prepared import Whole
 from store.importing.provenance import Imported, read_as
 from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, beginning
 from store.importing.snapshot import Snapshot, begins, path_text, text_path
@@ -74,19 +75,29 @@ class Moved:
         """How sure it must be that a conversation of another machine is that of a file; others are for later."""
 
     def to(
-        self, format_: Format, source: Source, unpacked: Path | None = None, packed: Iterable[str] = ()
+        self,
+        format_: Format,
+        source: Source,
+        unpacked: Path | None = None,
+        packed: Iterable[str] = (),
+        whole: Whole | None = None,
     ) -> Known | None:
         """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
 
         Its records are in ``unpacked`` if the session's file holds them compressed. ``packed`` are the names of the
-        formats of files that hold such sessions compressed.
+        formats of files that hold such sessions compressed. ``whole`` is the session, if it was read already.
         """
-        files, main = source.first[:LOOKED_AT], unpacked or source.main
-        records = [*(path.read_bytes() for path in files), *_first(format_, main)]
-        session = clean(format_.about(source, records).session_id)
+        main = unpacked or source.main
+        if whole is not None and whole.about is not None:
+            about, begins_as = whole.about, whole.begins
+        else:
+            records = [*(path.read_bytes() for path in source.first[:LOOKED_AT]), *_first(format_, main)]
+            about = format_.about(source, records)
+            begins_as = [beginning(record, format_) for record in records[:LOOKED_AT]]
+        session = clean(about.session_id)
         # it may be looked for once more
         self._found.pop(self._by_path.pop(source.path, 0), None)
-        for entry, of_its_id in self._like(format_, source, session, records):
+        for entry, of_its_id in self._like(format_, source, session, begins_as):
             path = text_path(entry.source)
             # a file in a mount must not be looked at by its own daemon, and is there
             if leads_into(path, self._mounts):
@@ -139,13 +150,12 @@ class Moved:
         return bool(entry.source and entry.imported_head) and "part" not in entry.metadata
 
     def _like(
-        self, format_: Format, source: Source, session: str, records: list[bytes]
+        self, format_: Format, source: Source, session: str, begins_as: list[str]
     ) -> Iterator[tuple[ContextEntry, bool]]:
         """Yield conversations imported from elsewhere, of the same id (then True), or with the same beginning."""
         seen: set[int] = set()
-        origins = [("session", session)]
-        origins += [("begins", beginning(record, format_)) for record in records[:LOOKED_AT]]
-        for kind, own in origins if records else ():
+        origins = [("session", session), *(("begins", own) for own in begins_as)]
+        for kind, own in origins if begins_as else ():
             for entry in self._store.catalogue.by_origin(kind, format_.name, own, most=_MOST):
                 if entry.id not in seen and self._may_be(source, entry):
                     seen.add(entry.id)

@@ -24,7 +24,7 @@ from store.formats.core.look import Look, read_head
 from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
 from store.helper import processes
 from store.importing import cxdb
-from store.importing.crew import Crew
+from store.importing.crew import Crew, Records
 from store.importing.group import Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
@@ -354,7 +354,8 @@ class _Run(Struct):
         goes_on = goes_on or bool(format_.unpacked and (known or found))
         if _may_have_parts(format_, source) and not goes_on and self._import_parts(source, format_):
             return
-        if known is None and (found := found or self._known_elsewhere(source, format_)):
+        prepared = self.crew.of(source) if self.crew is not None and known is None else None
+        if known is None and (found := found or self._known_elsewhere(source, format_, prepared)):
             if found.later:
                 self.later.append(source)
                 return
@@ -368,7 +369,7 @@ class _Run(Struct):
             counts = (int(known is None), int(known is not None))
             self.planned.append(Planned(path_text(source.path), source.format, *counts, name))
             return
-        prepared = self.crew.of(source) if self.crew is not None and known is None else None
+        prepared = prepared if known is None else None
         session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared, unclaimed=unclaimed)
         done = session.run(self.progress)
         if session.records.ended:
@@ -383,12 +384,14 @@ class _Run(Struct):
         with rendition(self._scratch(), format_, source) as unpacked:
             return self.moved.to(format_named(format_.unpacked), source, unpacked)
 
-    def _known_elsewhere(self, source: Source, format_: Format) -> Known | None:
+    def _known_elsewhere(self, source: Source, format_: Format, prepared: Records | None) -> Known | None:
         """Return the conversation of a session that came in compressed, and lies there as lines, or was elsewhere."""
         path = path_text(source.path.with_name(source.path.name + zstd.SUFFIX))
         packed = [one.name for one in self.formats if one.unpacked == format_.name]
         entries = (entry for name in packed for entry in self.store.catalogue.by_origin("part", name, path))
-        return next(map(Known, entries), None) or self.moved.to(format_, source, packed=packed)
+        return next(map(Known, entries), None) or self.moved.to(
+            format_, source, packed=packed, whole=prepared.at_once() if prepared is not None else None
+        )
 
     def _scratch(self) -> Path:
         if self.scratch is None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from store.content.cuts import MAX_CUT_BYTES, Taken, cut
 from store.conversations.chain import Alone
+from store.events.event import Event
 from store.formats.core.format import About, Format, Source
 from store.formats.registry import format_named, learn, lens_for
 from store.helper import Answer, Work
@@ -20,7 +21,7 @@ from store.ids import hash_bytes
 from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.reading import LOOKED_AT, Reading, Samples, beginning
 from store.importing.snapshot import Cursor, Snapshot, Stamps, stamps_of
-from store.importing.unseen import Glimpse, glimpse
+from store.importing.unseen import RECORDS_LOOKED_AT, Glimpse, glimpse
 
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
@@ -28,23 +29,27 @@ MORE, LAST = range(2)
 """The answers: a :class:`Chunk` of the session, and one that ends it."""
 
 
-class Seen(Struct, frozen=True, array_like=True, gc=False):
-    """A record as an event: its time in Unix milliseconds, what later ones may refer to, its texts."""
+class Seen(Struct, array_like=True):
+    """The first ``count`` of some records as events: their latest time, in Unix milliseconds, and their texts.
 
-    time_ms: int
-    defines: tuple[tuple[str, str], ...]
-    glimpse: Glimpse
+    How the others are seen only the store can tell. With the first of those come the definitions that they may refer
+    to, of each record of the session before it.
+    """
+
+    count: int = 0
+    time_ms: int = 0
+    glimpse: Glimpse = Glimpse()
+    defines: tuple[tuple[tuple[str, str], ...], ...] = ()
 
 
 class Prepared(Taken, frozen=True, array_like=True, gc=False):
-    """A record: how it is taken in, the name of its type, and how it is seen.
+    """A record: how it is taken in, and the name of its type.
 
-    It has its ``payload`` where it is not cut, where it is ``seen`` as None, because only the store can tell, where it
-    refers to content beside the session, and where it is one of the first.
+    It has its ``payload`` where it is not cut, where only the store can tell how it is seen, where it refers to content
+    beside the session, and where it is one of the first.
     """
 
     type_name: str
-    seen: Seen | None
 
 
 class Whole(Struct, frozen=True, array_like=True):
@@ -64,9 +69,10 @@ class Whole(Struct, frozen=True, array_like=True):
 
 
 class Chunk(Struct, frozen=True, array_like=True, gc=False):
-    """Records that follow each other; the last one says what the session is as a ``whole``."""
+    """Records that follow each other, and how they are seen; the last one says what the session is as a ``whole``."""
 
     records: list[Prepared]
+    seen: Seen = field(default_factory=Seen)
     whole: Whole | None = None
 
 
@@ -107,7 +113,7 @@ class Preparer:
         """
         format_ = format_named(source.format)
         stamps, samples, envelope = stamps_of(source), Samples(format_), EnvelopeBuilder()
-        chain = Alone()
+        sight = _Sight()
         has_blobs = type(format_).blobs is not Format.blobs
         records: list[Prepared] = []
         size, count = 0, 0
@@ -123,28 +129,67 @@ class Preparer:
                 samples.see(count, payload)
                 kind = format_.type_of(source, payload) if type_name == format_.main_type else type_name
                 wanted = count <= LOOKED_AT or (has_blobs and any(True for _blob in format_.blobs(source, payload)))
-                records.append(self._prepared(kind, payload, chain, wanted=wanted))
+                records.append(self._prepared(kind, payload, wanted=not sight.sees(kind, payload) or wanted))
                 size += len(payload)
                 if size >= _CHUNK_BYTES or len(records) == _CHUNK_RECORDS:
-                    yield Chunk(records)
+                    yield Chunk(records, sight.taken())
                     records, size = [], 0
             cursor, rest = reading.end(count, stamps.main)
             about = format_.about(source, samples.records)
             begins = [beginning(one, format_) for one in samples.records[:LOOKED_AT]]
             whole = Whole(stamps, cursor, envelope.close(rest), len(snapshot.data), samples.titled(()), about, begins)
-        yield Chunk(records, whole)
+        yield Chunk(records, sight.taken(), whole)
 
-    def _prepared(self, type_name: str, payload: bytes, chain: Alone, *, wanted: bool) -> Prepared:
+    def _prepared(self, type_name: str, payload: bytes, *, wanted: bool) -> Prepared:
         digest, taken = hash_bytes(payload), cut(payload, self._limit)
-        seen: Seen | None = None
+        return Prepared(digest, len(payload), taken, payload if wanted or taken is None else None, type_name)
+
+
+class _Sight:
+    """Sees the records of one session, in order, as far as that needs no store."""
+
+    def __init__(self) -> None:
+        self._chain = Alone()
+        self._defines: list[tuple[tuple[str, str], ...]] = []
+        """The definitions of each record that was seen, until they are told."""
+        self._number = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._count = self._time_ms = 0
+        self._seen: dict[str, None] = {}
+        self._hidden: dict[str, str] = {}
+
+    def sees(self, type_name: str, payload: bytes) -> bool:
+        """See the next record; return whether that could be done: if not, nor can it be of any later one."""
+        chain = self._chain
         if not chain.lost:
             event = lens_for(type_name).view(payload, chain)
             chain.advance(event)
             # what was asked for while it was seen is content that only the store may have
             if not chain.lost:
-                seen = Seen(event.time_ms, event.defines, glimpse(event))
-        has_payload = wanted or taken is None or seen is None
-        return Prepared(digest, len(payload), taken, payload if has_payload else None, type_name, seen)
+                self._note(event)
+        return not chain.lost
+
+    def _note(self, event: Event) -> None:
+        self._number += 1
+        self._count += 1
+        self._time_ms = max(self._time_ms, event.time_ms)
+        self._defines.append(event.defines)
+        if self._number <= RECORDS_LOOKED_AT:
+            found = glimpse(event)
+            self._seen |= dict.fromkeys(found.seen)
+            for beginning, words in found.hidden:
+                self._hidden.setdefault(beginning, words)
+
+    def taken(self) -> Seen:
+        """Return how the records since the last call are seen."""
+        texts = Glimpse(tuple(self._seen), tuple(self._hidden.items()))
+        seen = Seen(self._count, self._time_ms, texts)
+        if self._chain.lost:
+            seen.defines, self._defines = tuple(self._defines), []
+        self._begin()
+        return seen
 
 
 def work(formats: Path, limit: int, scratch: Path) -> Work:

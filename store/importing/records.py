@@ -211,8 +211,10 @@ class RecordIntake:
         likeness, self._likeness = self._likeness, None
         has_blobs = type(self._format).blobs is not Format.blobs
         size = 0
-        while some := prepared.take():
+        while (chunk := prepared.take()).records:
+            some = chunk.records
             appender = self.appending(0)
+            appender.see_prepared(chunk.seen)
             start = 0
             for at, record in enumerate(some if has_blobs or likeness else ()):
                 if record.payload is None:

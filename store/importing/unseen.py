@@ -15,11 +15,12 @@ from store.events.event import Event, Kind
 _FEWEST = 5
 """Fewer texts than this tell nothing."""
 _TOLD_FROM = 0.1
-_MOST_RECORDS = 1000
+RECORDS_LOOKED_AT = 1000
+"""No more records of a session than its first ones are looked at,"""
 _MOST_STRINGS = 200
-"""The number of strings of a record that are looked at,"""
+"""and no more strings of each,"""
 _LOOKED_AT = 400
-"""and of characters of each."""
+"""and characters of these."""
 _BEGINNING = 48
 _MOST_HELD = 4 << 20
 """The number of characters of events' texts that are held, to look for repetitions."""
@@ -56,20 +57,20 @@ class Unseen:
 
     def read_by(self, events: Callable[[], Iterator[Event]]) -> None:
         """Have the events of records, of these and those before, read by a function if they are needed."""
-        if self._records < _MOST_RECORDS:
+        if self._records < RECORDS_LOOKED_AT:
             self._events.append(events)
 
     def add(self, event: Event) -> None:
-        if self._records < _MOST_RECORDS:
+        if self._records < RECORDS_LOOKED_AT:
             self.note(glimpse(event))
 
-    def note(self, found: Glimpse) -> None:
-        """Add the next record, of which only so much is known."""
-        self._records += 1
-        if self._records <= _MOST_RECORDS:
+    def note(self, found: Glimpse, count: int = 1) -> None:
+        """Add the next ``count`` records, of which only so much is known."""
+        if self._records < RECORDS_LOOKED_AT:
             self._seen.update(found.seen)
             for beginning, words in found.hidden:
                 self._hidden.setdefault(beginning, words)
+        self._records += count
 
     def end(self) -> str:
         """Return the warning to give, "" for none, once the records are in the store. Nothing is added any more."""
@@ -100,7 +101,7 @@ class Unseen:
         held: list[str] = []
         room = _MOST_HELD
         for events in self._events:
-            for event in islice(events(), _MOST_RECORDS):
+            for event in islice(events(), RECORDS_LOOKED_AT):
                 for text in _texts(event):
                     self._seen.add(_beginning(text))
                     room -= len(text)
