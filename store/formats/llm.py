@@ -299,6 +299,31 @@ def _header(begins: Begins, model: str, table: str, named: dict[str, object] | N
     return Row(begins, row.table, row.key, row.cells)
 
 
+class _Numbers(Struct):
+    """The numbers of the responses of each conversation, in order, up to the response ``last``, whose id is ``id``.
+
+    No index leads to them: SQLite reads a table with all its texts.
+    """
+
+    last: int = -1
+    id: object = None
+    found: dict[str, list[int]] = {}
+
+    def follow(self, database: sqlite3.Connection) -> None:
+        """Add those of the responses since then; all anew where the last one is another one now."""
+        ids = database.execute("SELECT id FROM responses WHERE rowid = ?", (self.last,)).fetchall()
+        if ids != [(self.id,)]:
+            self.last, self.found = -1, {}
+        query = f"SELECT rowid, id, {_OWNER} FROM responses WHERE rowid > ? ORDER BY rowid"
+        for number, identifier, key in database.execute(query, (self.last,)):
+            self.found.setdefault(str(key), []).append(number)
+            self.last, self.id = number, identifier
+
+
+_OWNER = "coalesce(nullif(conversation_id, ''), id)"
+"""The key of a response's conversation."""
+
+
 class Responses:
     """Reads the conversations of these tables."""
 
@@ -311,32 +336,32 @@ class Responses:
         self._calls = self._linked("tool_calls", "id", order="id")
         self._results = self._linked("tool_results", "id", order="id")
 
-    def lines(self, taken: set[str], after: Mark = None) -> Iterator[Row]:
+    def lines(self, taken: set[str], numbers: _Numbers, after: Mark = None) -> Iterator[Row]:
         """Yield the lines of all conversations, or of those with responses after number ``after``.
 
-        Keys in ``taken`` are of others already.
+        Keys in ``taken`` are of others already. ``numbers`` are brought up to now.
         """
         tables = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         if ("responses",) not in tables:
             return
         named = dictionaries(self._database, "SELECT * FROM conversations") if ("conversations",) in tables else ()
         names = {str(row["id"]): row for row in named}
-        conversations: dict[str, list[int]] = defaultdict(list)
-        query = "SELECT rowid, coalesce(nullif(conversation_id, ''), id) FROM responses WHERE rowid > ?1 ORDER BY rowid"
-        new = None if after is None else {key for _number, key in self._database.execute(query, [after])}
-        if new == set():
-            return
-        for number, key in self._database.execute(query, [-1]):
-            if new is None or key in new:
-                conversations[str(key)].append(number)
-        for key, numbers in conversations.items():
-            yield from self._conversation(f"{key}-responses" if key in taken else key, names.get(key), numbers)
+        numbers.follow(self._database)
+        keys = list(numbers.found)
+        if after is not None:
+            query = f"SELECT DISTINCT {_OWNER} FROM responses WHERE rowid > ?"
+            keys = [str(key) for (key,) in self._database.execute(query, (after,))]
+        for key in keys:
+            own = f"{key}-responses" if key in taken else key
+            yield from self._conversation(own, names.get(key), numbers.found.get(key, []))
 
     def _conversation(self, key: str, named: dict[str, object] | None, numbers: list[int]) -> Iterator[Row]:
         system: object = None
-        for at, number in enumerate(numbers):
+        begun = False
+        for number in numbers:
             for found in dictionaries(self._database, "SELECT * FROM responses WHERE rowid = ?", number):
-                if at == 0:
+                if not begun:
+                    begun = True
                     title = str((named or {}).get("name") or found.get("prompt") or "")
                     begins = Begins(key, title, started_ms=milliseconds(found.get("datetime_utc")))
                     yield _header(begins, str(found.get("model") or ""), "conversations", named)
@@ -537,10 +562,14 @@ class LlmLogs(DatabaseFormat):
         {"messages": {"hash", "parent_hash"}, "parts": {"message_hash"}, "threads": _NONE, "turns": _NONE},
     )
 
+    def __init__(self) -> None:
+        self._numbers: dict[Path, _Numbers] = {}
+        """The responses of databases in which something new has come."""
+
     def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
         messages = Messages(database)
         yield from messages.lines()
-        yield from Responses(database).lines(messages.keys)
+        yield from Responses(database).lines(messages.keys, _Numbers())
 
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
         """Return the number and the id of the last response; none if there are chains, which conversations share."""
@@ -561,7 +590,7 @@ class LlmLogs(DatabaseFormat):
         if now.keys() != since.keys() or not isinstance(last, int):
             return None
         # the last one may have been deleted, and another have its number
-        return Responses(database).lines(set(), last - 1), now
+        return Responses(database).lines(set(), self._numbers.setdefault(path, _Numbers()), last - 1), now
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete the contents of a line: of a response its cell, of a conversation nothing."""

@@ -509,6 +509,11 @@ class Opencode(DatabaseFormat):
         lines = (line for session in some for line in _lines_of(database, session))
         return chain(lines, newer[0]), now | newer[1]
 
+    def newest(self, database: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+        yield from (sqlite.last_row(database, table) for table in ("message", "part"))
+        if _has_newer(database):
+            yield from _newer().newest(database)
+
     def put_off(self, path: Path) -> float:
         return _newer().put_off(path)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
@@ -29,7 +30,7 @@ from store.importing.group import Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done
-from store.importing.session import FileImport, Progress, SessionImport, unpacked_path
+from store.importing.session import FileImport, NothingNew, Progress, SessionImport, unpacked_path
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -38,6 +39,18 @@ from store.index.catalogue import ContextEntry
 from store.store import Store
 
 _LOG = logging.getLogger(__name__)
+
+
+class _Seen(Struct, frozen=True):
+    """A file of many conversations that has no text: its format, out of those it was offered to, and the last look."""
+
+    format: Format
+    offered: Sequence[Format]
+    look: NothingNew | None
+
+
+_seen: WeakKeyDictionary[Store, dict[Path, _Seen]] = WeakKeyDictionary()
+"""The databases that are looked at again and again, by store."""
 
 _WORTH_BYTES = 16 << 20
 """New sessions of so many bytes together are worth other processes: these take a moment to start."""
@@ -127,6 +140,7 @@ class Importer:
         wrong = learn(self._store.root / paths_of_store.FORMATS)
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
         run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), Moved(self._store))
+        run.seen = _seen.setdefault(self._store, {})
         try:
             for path in paths:
                 if not format_name and cxdb.is_data(path):
@@ -170,6 +184,7 @@ class _Run(Struct):
     scratch: Path | None = None
     """The folder for what is written of files that are no text, made once there is one: each costs a process."""
     kept_open: ExitStack = field(default_factory=ExitStack)
+    seen: dict[Path, _Seen] = {}
     arrived: set[bytes] = set()
     """The foreign digests, in records of files of many conversations, of content that the store has."""
 
@@ -180,6 +195,8 @@ class _Run(Struct):
         apart = frozenset([Path(os.path.abspath(self.store.root))])
         # what is named itself may be of a tool that nobody knows
         formats = self.formats if guess or not path.is_file() else (*self.formats, *guesses())
+        if not guess and (seen := self.seen.get(path)) is not None and list(seen.offered) == list(self.formats):
+            formats = (seen.format, *formats)
         every = walk(path, formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess)
         for found in self._ahead(every):
             if isinstance(found, Skipped):
@@ -415,12 +432,15 @@ class _Run(Struct):
                 by_hand=self.by_hand,
                 pruned=self.pruned,
                 scratch=self._scratch if is_rendered(format_) else None,
+                look=seen.look if (seen := self.seen.get(source.path)) and seen.format is format_ else None,
             )
             found = file.run(self.progress, dry_run=self.dry_run)
             if not file.overtaken:
                 break
         if found is None:
             return False
+        if is_rendered(format_):
+            self.seen[source.path] = _Seen(format_, list(self.formats), file.look)
         if file.put_off:
             self.report.put_off = file.put_off
         self.report.errors += file.problems

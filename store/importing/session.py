@@ -7,7 +7,7 @@ belongs to that file from then on. If it does not, it stands beside that one as 
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,7 @@ from store.conversations import branch
 from store.errors import Conflict, ConvfsError, DamageError, UsageError
 from store.events.conversation import CAME_FROM, NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
-from store.formats.core.format import About, Format, Part, Source, Span
+from store.formats.core.format import About, Format, Mark, Part, Source, Span
 from store.ids import Hash, hash_bytes, now_ms, patch_of
 from store.importing.crew import Records
 from store.importing.description import claimed, clean, introduction, may_be_renamed, news, on_machine
@@ -409,6 +409,17 @@ class _Parts:
         return [hash_bytes(self.record(record)) for record in records]
 
 
+class NothingNew(Struct, frozen=True):
+    """A look at a file of many conversations, which found what was there before.
+
+    ``imported`` is what was known of it, ``marks`` are those reached, and ``lines`` is the hash of what was read.
+    """
+
+    imported: ImportedFile
+    marks: Mapping[str, Mark]
+    lines: Hash
+
+
 class FileImport(_Import):
     """Imports a file of many conversations; ``file`` is the context of the file. Used once.
 
@@ -430,8 +441,11 @@ class FileImport(_Import):
         by_hand: bool = True,
         pruned: bool = False,
         scratch: Callable[[], Path] | None = None,
+        look: NothingNew | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
+        self.look = look
+        """The last look at what has changed, if it found nothing."""
         self._scratch = scratch or (lambda: store.files.aside.scratch)
         self._by_hand = by_hand
         self._with_pruned = pruned
@@ -526,18 +540,24 @@ class FileImport(_Import):
             return None
         stamps = stamps_of(source)
         scratch.mkdir(mode=0o700, exist_ok=True)
-        found = self._format.changed(source, imported.marks, scratch)
+        again = self.look is not None and self.look.imported == imported
+        found = self._format.changed(source, imported.marks, scratch, again=again)
         if found is None:
             return None
         self.put_off = self._format.put_off(source.main)
         rendered, marks = found
         try:
             with Snapshot(rendered, scratch) as snapshot:
+                if not snapshot.data:
+                    return []
+                look = NothingNew(imported, marks, hash_of_large(snapshot.data, snapshot.passed))
+                if look == self.look:
+                    return []
                 parts = self._parts(snapshot.data, rendered)
                 places = self._bring(snapshot, parts, stamps, progress) if parts else []
         finally:
             rendered.unlink()
-        # the last row is read at every look, and the layout of thousands of conversations is large
+        # the layout of thousands of conversations is large
         is_news = marks != imported.marks or any(brought.done.changed for brought in self._brought)
         if is_news and places and all(place.context for place in places):
             known = imported.read_layout(self._store)
@@ -548,7 +568,10 @@ class FileImport(_Import):
                 self._note(
                     msgspec.structs.replace(imported, layout=kept, marks=marks, cursor=cursor, beside=stamps.beside)
                 )
-        return [brought.done for brought in self._brought if brought.done.changed]
+        done = [brought.done for brought in self._brought if brought.done.changed]
+        # the last row is read at every look
+        self.look = None if done or self.problems or self.left_out or self.overtaken else look
+        return done
 
     def _parts(self, data: memoryview, rendered: Path | None) -> _Parts | None:
         spans = list(islice(self._format.spans(data, 0), MOST_RECORDS + 1))

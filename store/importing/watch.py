@@ -198,7 +198,7 @@ _RETRY_SECONDS = 2.0
 _RESCAN_SECONDS = 10.0
 """The interval at which everything is looked at where the kernel has no room for watches."""
 _DATABASE_SECONDS = 0.7
-"""A database is left alone this long, whatever is written to it: to see that nothing is new takes a hundredth of it."""
+"""A database is left alone this long, whatever is written to it: to see that nothing is new takes 1/200 of it."""
 _UNFINISHED_SECONDS = 1.0
 _SIDE_FILES = ("-wal", "-journal", "-shm")
 _DATABASE = b"SQLite format 3\0"
@@ -229,6 +229,8 @@ class Watching:
         """Directories to import as a whole, and when."""
         self._put_off: dict[Path, float] = {}
         """Databases of which something was left out, and when to look at them again."""
+        self._alone: set[Path] = set()
+        """Files that are sessions by themselves, and were imported."""
         self._failed: dict[Path, str] = {}
         """The last error of each path that could not be imported, so that it is logged once."""
         self._warned: set[str] = set()
@@ -302,7 +304,8 @@ class Watching:
             if self._is_unfinished(path, now):
                 self._settling.changed(path, now)
                 continue
-            for session in _sessions(path, roots):
+            # a file that was a session by itself still is
+            for session in [path] if path in self._alone else _sessions(path, roots):
                 sessions.setdefault(session, []).append(path)
         for session, changed in sessions.items():
             began = time.monotonic()
@@ -341,6 +344,8 @@ class Watching:
             self._put_off[path] = time.monotonic() + report.put_off
         if report.conversations:
             self._told(report)
+        came = report.imported + report.grown + report.unchanged
+        (self._alone.add if came and path.is_file() else self._alone.discard)(path)
         return True
 
     def _note(self, path: Path, reason: str) -> None:

@@ -277,8 +277,13 @@ class Format(Protocol):
         """Return marks in a file with a rendition, such as its last row, for :meth:`changed`; none if it has none."""
         return {}
 
-    def changed(self, source: Source, since: Mapping[str, Mark], scratch: Path) -> tuple[Path, dict[str, Mark]] | None:
+    def changed(
+        self, source: Source, since: Mapping[str, Mark], scratch: Path, *, again: bool = False
+    ) -> tuple[Path, dict[str, Mark]] | None:
         """Write a rendition of the conversations alone that may have changed since marks; return it, and new marks.
+
+        ``again``: the last one since these marks brought nothing. It may be left for later then, and an empty one be
+        written, where the file seems to be as it was.
 
         None: the whole file must be read. Raises UsageError for a file that cannot be read now.
         """

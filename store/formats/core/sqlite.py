@@ -33,6 +33,7 @@ from urllib.parse import quote
 import msgspec
 from blake3 import blake3
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from store.content import zstd
 from store.disk import durable
@@ -47,6 +48,7 @@ MAGIC = b"SQLite format 3\0"
 _WAL, _JOURNAL, _SHARED = "-wal", "-journal", "-shm"
 _WAL_HEADER = 32
 _ATTEMPTS, _FEW_ATTEMPTS, _PAUSE_S = 100, 5, 0.05
+_LEAST_PUT_OFF_S = 0.1
 _CLOCK_TICK_NS = 20_000_000
 """The clock that stamps files goes in steps of up to 10 ms: a file may change again within one."""
 _LEAST_STEPS, _STEPS_A_BYTE, _STEPS_AT_ONCE = 200_000_000, 100, 1_000_000
@@ -304,6 +306,7 @@ class Row(Struct, frozen=True, omit_defaults=True):
 
 
 encode_row = msgspec.json.Encoder().encode
+_encode_cells = msgspec.msgpack.Encoder().encode
 decode_row = msgspec.json.Decoder(Row).decode
 
 
@@ -366,6 +369,12 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
             raise
         # a damaged page ends its table: the rows before it are kept
         return
+
+
+def last_row(database: sqlite3.Connection, table: str) -> tuple[object, ...]:
+    """Return the row of a table that has the highest number; nothing if there is none."""
+    found = database.execute(f"SELECT * FROM {quoted(table)} ORDER BY rowid DESC LIMIT 1").fetchone()
+    return found or ()
 
 
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
@@ -572,6 +581,21 @@ def quoted(identifier: str) -> str:
 News = tuple[Iterator[Row], dict[str, Mark]]
 """Lines of conversations, and the marks up to which these are all."""
 
+_REST = 300
+"""Conversations in which nothing seems to be new rest for so many times the processor time of reading them."""
+
+
+class _Read(Struct, frozen=True):
+    """A reading of what may have changed since marks, in a state of the database, by which it seems to be the same."""
+
+    state: tuple[Mapping[str, Mark], Mapping[str, Mark], bytes]
+    rests_until: float
+    put_off: bool = False
+
+
+_read: dict[Path, _Read] = {}
+"""The last readings of databases that are looked at again and again."""
+
 
 class DatabaseFormat(Format):
     """A tool that keeps its conversations in a database, all of them in one."""
@@ -619,19 +643,38 @@ class DatabaseFormat(Format):
         """Return the lines of all conversations that may have changed since marks, and new marks; None: read all."""
         return None
 
+    def newest(self, database: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+        """Yield rows that a tool may be writing anew, as those that were written last, to see whether it has."""
+        return iter(())
+
+    def put_off(self, path: Path) -> float:
+        read = _read.get(path)
+        return max(read.rests_until - time.monotonic(), _LEAST_PUT_OFF_S) if read and read.put_off else 0.0
+
     def reached(self, source: Source) -> dict[str, Mark]:
         with suppress(UsageError), in_place(source.main) as database:
             return self.marks(database) if database is not None else {}
         return {}
 
-    def changed(self, source: Source, since: Mapping[str, Mark], scratch: Path) -> tuple[Path, dict[str, Mark]] | None:
+    def changed(
+        self, source: Source, since: Mapping[str, Mark], scratch: Path, *, again: bool = False
+    ) -> tuple[Path, dict[str, Mark]] | None:
         for _ in range(_FEW_ATTEMPTS):
             try:
                 with in_place(source.main) as database:
                     if database is None or (news := self.news(source.main, database, since)) is None:
                         return None
                     lines, now = news
+                    state = since, now, blake3(_encode_cells(list(self.newest(database)))).digest()
+                    read = _read.get(source.main) if again else None
+                    if rests := read is not None and read.state == state and time.monotonic() < read.rests_until:
+                        lines = iter(())
+                    began = time.thread_time()
                     rendered = write_lines(lines, scratch, source.main)
+                if read is not None and rests:
+                    _read[source.main] = replace(read, put_off=True)
+                else:
+                    _read[source.main] = _Read(state, time.monotonic() + _REST * (time.thread_time() - began))
                 return rendered, now
             except UsageError:
                 time.sleep(_PAUSE_S)

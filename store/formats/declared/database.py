@@ -107,8 +107,13 @@ class DeclaredDatabase(DatabaseFormat):
         chosen = [(kind, names) for kind, (names, _reached) in zip(present, found, strict=True)]
         return self._lines(database, chosen), {**since, **marks}
 
+    def newest(self, database: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+        marked = (place for kind in self._present(database) for place in kind.marked(database).values())
+        return (sqlite.last_row(database, table) for table, column in marked if column == "rowid")
+
     def put_off(self, path: Path) -> float:
-        return max(self._may_walk_from[path] - time.monotonic(), 0.1) if path in self._put_off else 0.0
+        walk = max(self._may_walk_from[path] - time.monotonic(), 0.1) if path in self._put_off else 0.0
+        return min(filter(None, (walk, super().put_off(path))), default=0.0)
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a message; sessions stay."""

@@ -392,6 +392,84 @@ def test_walks_through_a_table_without_an_index_are_put_off_and_new_rows_are_not
     assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
 
 
+def test_conversations_in_which_nothing_is_new_rest(
+    store: Store, made: tuple[Path, sqlite3.Connection, Write], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, database, write = made
+    database.execute("CREATE TABLE other (a)")
+    assert taken(store, path).imported == SESSIONS
+    monkeypatch.setattr(sqlite, "_REST", 1e9)
+    encoded: list[object] = []
+    encode = sqlite.encode_row
+    monkeypatch.setattr(sqlite, "encode_row", lambda row: encoded.append(row) or encode(row))
+    for look in range(3):
+        database.execute("INSERT INTO other VALUES (1)")
+        database.commit()
+        encoded.clear()
+        report = taken(store, path)
+        assert (report.grown, report.imported, report.unchanged) == (0, 0, 1)
+        # llm's are as they were written
+        assert (report.put_off is not UNSET) == (look > 0 and write is not llm)
+    assert encoded == []
+    write(database, SESSIONS - 1, MESSAGES + 1)
+    database.commit()
+    assert taken(store, path).grown == 1
+
+
+def test_an_older_row_that_nothing_tells_of_is_seen_after_a_rest(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data.db"
+    monkeypatch.setattr(sqlite, "_REST", 1e9)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"{GOOSE}; PRAGMA journal_mode = wal")
+        goose(database, 1, 3)
+        database.commit()
+        assert [taken(store, path).imported for _ in range(2)] == [1, 0]
+        database.execute("UPDATE messages SET content_json = replace(content_json, '1 says 0', '1 said 0')")
+        database.commit()
+        report = taken(store, path)
+        assert (report.grown, report.put_off is UNSET) == (0, False)
+        later = time.monotonic() + 1e12
+        monkeypatch.setattr("store.formats.core.sqlite.time.monotonic", lambda: later)
+        report = taken(store, path)
+        assert (report.grown, report.put_off) == (1, UNSET)
+    assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
+
+
+def test_responses_of_llm_that_were_deleted_and_numbered_anew_are_followed(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode = wal;" + LLM)
+        for session in (1, 2, 3):
+            llm(database, session, 4)
+        database.commit()
+        assert taken(store, path).imported == 3
+        llm(database, 1, 5)
+        database.commit()
+        assert taken(store, path).grown == 1
+        database.execute("DELETE FROM responses WHERE conversation_id = 'c2'")
+        database.commit()
+        database.execute("VACUUM")
+        llm(database, 3, 6)
+        llm(database, 4, 2)
+        database.commit()
+        report = taken(store, path)
+        assert (report.imported, report.grown) == (1, 1)
+        # its first row has gone: the others are a conversation still
+        database.execute("DELETE FROM responses WHERE rowid = (SELECT min(rowid) FROM responses)")
+        llm(database, 1, 8)
+        database.commit()
+        taken(store, path)
+        database.execute("DELETE FROM responses WHERE conversation_id = 'c4'")
+        llm(database, 5, 3)
+        database.commit()
+        assert taken(store, path).imported == 1
+    texts = {text.partition(":")[0] for one in said(store) for _kind, text in one}
+    assert {"1 says 7", "3 says 5", "4 says 1", "5 says 2"} <= texts
+    assert fsck(store) == []
+
+
 @pytest.mark.parametrize("time", [float("inf"), 1e308, 10**18, b"\xff", "soon"])
 def test_a_time_that_is_none_ends_no_import(store: Store, tmp_path: Path, time: object) -> None:
     with closing(sqlite3.connect(tmp_path / "data.sqlite3")) as database:

@@ -13,7 +13,9 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store.errors import StoreBusy
 from store.importing import walk as walking
+from store.importing import watch
 from store.importing.importer import Importer, ImportReport
+from store.importing.walk import claim
 from store.importing.watch import Notices, Watching
 from store.store import Store
 from tests.fusefs.tree.mounting import until, user
@@ -105,6 +107,22 @@ def test_what_is_there_and_what_is_added_comes_in_once(watched: Watched) -> None
     # it only ever grew
     assert all(version.action == "import" for version in watched.store.catalogue.versions(entry.id))
     assert watched.said(path) == all_lines
+
+
+def test_a_file_that_was_a_session_is_not_asked_again_whose_it_is(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = watched.path()
+    asked: list[Path] = []
+    monkeypatch.setattr(watch, "claim", lambda at, formats: asked.append(at) or claim(at, formats))
+    with watched.running():
+        for number in range(5):
+            write(path, lines(*(f"line {one}" for one in range(5)))[number : number + 1])
+            becomes(lambda: len(watched.said(path)), number + 1)
+        assert asked in ([], [path])
+        path.unlink()
+        write(path, lines("another"))
+        becomes(lambda: watched.said(path), lines("another"))
 
 
 def test_a_home_that_appears_later_is_watched(watched: Watched) -> None:
