@@ -39,7 +39,7 @@ from store.disk.head_format import HeadFrame, Reclaimed
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import Drawn, EventRow, Renderer
 from store.events.event import Kind
-from store.index.database import Database, Row, Schema, held_if_full, put
+from store.index.database import Database, Row, Schema, among, held_if_full, put
 from store.index.views import Run
 from store.settings import Settings
 from store.upkeep.derived import PROGRESS, PerConversation
@@ -374,7 +374,8 @@ class Texts(PerConversation):
         missing = [number for number in numbers if number not in found]
         if not missing:
             return found
-        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({','.join('?' * len(missing))})", missing)
+        marks, wanted = among(missing)
+        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({marks})", wanted)
         self.db.check_all("blocks", rows)
         for row, data in zip(rows, zstd.decompress_all([row[1] for row in rows], _LARGEST_BLOCK), strict=True):
             found[row[0]] = block = _read(data)
@@ -522,8 +523,8 @@ class Texts(PerConversation):
             spans = sql.execute("SELECT first, count, place FROM spans WHERE block = ?", (number,)).fetchall()
             put(sql, "spans", [(start, count, first, place + at) for start, count, at in spans])
             place += block.count
-        marks = ", ".join("?" * len(numbers))
-        gone = sql.execute(f"DELETE FROM blocks WHERE id IN ({marks}) RETURNING length(data)", numbers).fetchall()
+        marks, merged = among(numbers)
+        gone = sql.execute(f"DELETE FROM blocks WHERE id IN ({marks}) RETURNING length(data)", merged).fetchall()
         put(sql, "blocks", [(first, data)])
         if self._bytes != _UNKNOWN:
             self._bytes += len(data) - sum(length for (length,) in gone)

@@ -10,7 +10,7 @@ from store import visible
 from store.errors import NotFound
 from store.events.conversation import CAME_FROM, Version, labels_of
 from store.index.asides import UNTITLED, WARM_UP
-from store.index.database import Database, Row
+from store.index.database import Database, Row, among
 from store.index.frames import PINNED, USUAL
 from store.index.origins import mark_of, origin
 
@@ -320,8 +320,8 @@ class Catalogue:
         """Return what :meth:`place` says of several conversations; (0, False) are left out."""
         found: dict[int, tuple[int, bool]] = {}
         for start in range(0, len(context_ids), _AT_ONCE):
-            some = context_ids[start : start + _AT_ONCE]
-            for context, parent, kind in self._rows("asides", f"context IN ({','.join('?' * len(some))})", *some):
+            marks, some = among(context_ids[start : start + _AT_ONCE])
+            for context, parent, kind in self._rows("asides", f"context IN ({marks})", *some):
                 found[context] = parent, kind != 0 and self._is_quiet(context)
         return found
 
@@ -336,8 +336,8 @@ class Catalogue:
 
     def with_subagents(self, context_ids: Sequence[int]) -> set[int]:
         """Return those of some conversations that subagents are in."""
-        marks = ",".join("?" * len(context_ids))
-        rows = self._query(f"SELECT DISTINCT parent FROM asides WHERE parent != 0 AND parent IN ({marks})", context_ids)
+        marks, some = among(context_ids)
+        rows = self._query(f"SELECT DISTINCT parent FROM asides WHERE parent != 0 AND parent IN ({marks})", some)
         return {row[0] for row in rows}
 
     def started_by(self, context_id: int) -> list[int]:

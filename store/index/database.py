@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
@@ -288,6 +288,17 @@ def held_if_full(change: Callable[P, T]) -> Callable[P, T]:
             return change(*args, **kwargs)
 
     return done
+
+
+def among(values: Collection[T]) -> tuple[str, list[T]]:
+    """Return what stands between the brackets of ``IN``, for one of some values, and the parameters for it.
+
+    The last value stands there several times: SQLite keeps each statement, in a hundred bytes a value, so there are
+    lists of few lengths.
+    """
+    given = [*values]
+    missing = (1 << (len(given) - 1).bit_length()) - len(given) if given else 0
+    return ",".join("?" * (len(given) + missing)), given + given[-1:] * missing
 
 
 class Schema(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 import store.disk.head_format as heads
 from store.errors import DamageError
 from store.ids import Hash, hash_key, type_tag
-from store.index.database import DERIVED_FROM_LOGS, Database, put
+from store.index.database import DERIVED_FROM_LOGS, Database, among, put
 from store.index.frames import file_frames
 from store.paths import REMOTE
 
@@ -141,8 +141,8 @@ class Index:
 
     def sketched(self, features: Sequence[int]) -> dict[int, Hash]:
         """Return the last blob with each feature of a sketch; features that none has are left out."""
-        marks = ",".join("?" * len(features))
-        rows = self.db.query(f"SELECT feature, hash FROM sketches WHERE feature IN ({marks})", features)
+        marks, wanted = among(features)
+        rows = self.db.query(f"SELECT feature, hash FROM sketches WHERE feature IN ({marks})", wanted)
         return {feature: Hash(digest) for feature, digest in rows}
 
     def forget_sketches(self) -> None:
@@ -172,7 +172,7 @@ class Index:
 
     def forget_packs(self, numbers: Sequence[int]) -> None:
         """Drop all rows of packs, a part at a time: others may write in between."""
-        marks = ",".join("?" * len(numbers))
+        marks, packs = among(numbers)
         after = _LEAST_KEY
         while True:
             # on a connection of its own, so that nobody waits meanwhile
@@ -180,7 +180,7 @@ class Index:
             up_to = row[0] if row else _GREATEST_KEY
             with self.db.writing(hold=False) as sql:
                 sql.execute(
-                    f"DELETE FROM blobs WHERE key BETWEEN ? AND ? AND pack IN ({marks})", (after, up_to, *numbers)
+                    f"DELETE FROM blobs WHERE key BETWEEN ? AND ? AND pack IN ({marks})", (after, up_to, *packs)
                 )
             if row is None:
                 break
@@ -199,10 +199,8 @@ class Index:
         wanted = list(set(keys.values()))
         by_key: dict[int, list[BlobPlace]] = {}
         for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
-            some = wanted[start : start + _LOOKUPS_AT_ONCE]
-            rows = self.db.query(
-                f"SELECT key, pack, offset, member FROM blobs WHERE key IN ({','.join('?' * len(some))})", some
-            )
+            marks, some = among(wanted[start : start + _LOOKUPS_AT_ONCE])
+            rows = self.db.query(f"SELECT key, pack, offset, member FROM blobs WHERE key IN ({marks})", some)
             for key, pack, offset, member in rows:
                 by_key.setdefault(key, []).append((pack, offset, member))
         return {digest: by_key[key] for digest, key in keys.items() if key in by_key}
@@ -216,9 +214,9 @@ class Index:
         """Return whether all of some blobs, by the keys of their hashes, have places in packs of this machine."""
         for start in range(0, len(keys), _LOOKUPS_AT_ONCE):
             some = set(keys[start : start + _LOOKUPS_AT_ONCE])
+            marks, wanted = among(some)
             rows = self.db.query(
-                f"SELECT DISTINCT key FROM blobs WHERE pack < ? AND key IN ({','.join('?' * len(some))})",
-                (REMOTE, *some),
+                f"SELECT DISTINCT key FROM blobs WHERE pack < ? AND key IN ({marks})", (REMOTE, *wanted)
             )
             if len(rows) < len(some):
                 return False

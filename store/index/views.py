@@ -10,7 +10,16 @@ from msgspec.structs import astuple
 
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
-from store.index.database import DERIVED_FROM_RENDERER, Database, Row, held_if_full, numbered_holds, numbered_sum, put
+from store.index.database import (
+    DERIVED_FROM_RENDERER,
+    Database,
+    Row,
+    among,
+    held_if_full,
+    numbered_holds,
+    numbered_sum,
+    put,
+)
 
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
@@ -19,7 +28,7 @@ _LONG = 64
 
 _number = attrgetter("number")
 
-_Part = tuple[str, tuple[int, ...], Callable[[int], int]]
+_Part = tuple[str, Sequence[int], Callable[[int], int]]
 """A condition on turns, its parameters, and what tells the number of a turn that meets it."""
 
 
@@ -184,8 +193,8 @@ class Views:
         """Return the sums of several conversations; those that were never taken are left out."""
         found: dict[int, Measure] = {}
         for start in range(0, len(context_ids), _AT_ONCE):
-            some = context_ids[start : start + _AT_ONCE]
-            for row in self._db.query(f"SELECT * FROM measures WHERE context IN ({','.join('?' * len(some))})", some):
+            marks, some = among(context_ids[start : start + _AT_ONCE])
+            for row in self._db.query(f"SELECT * FROM measures WHERE context IN ({marks})", some):
                 context, *sums = self._db.checked("measures", row, numbered_holds)
                 found[context] = Measure(*sums)
         return found
@@ -227,4 +236,5 @@ def _parts(runs: Iterable[Run], number: int) -> Iterator[_Part]:
 
 
 def _either(turns: dict[int, int]) -> _Part:
-    return f"turn IN ({','.join('?' * len(turns))})", tuple(turns), turns.__getitem__
+    marks, wanted = among(turns)
+    return f"turn IN ({marks})", wanted, turns.__getitem__

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from store import typed
 from store.events.usage import Running, Tokens
-from store.index.database import Database, Row, Schema, sum_of
+from store.index.database import Database, Row, Schema, among, sum_of
 
 _TOKENS = """
     input INTEGER NOT NULL, output INTEGER NOT NULL, cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL,
@@ -296,8 +296,8 @@ class _Accounting:
     def _read(self, keys: Iterable[int]) -> None:
         wanted = list(keys)
         for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
-            for row in self._sql.execute(f"SELECT * FROM answers WHERE key IN ({','.join('?' * len(some))})", some):
+            marks, some = among(wanted[start : start + _AT_ONCE])
+            for row in self._sql.execute(f"SELECT * FROM answers WHERE key IN ({marks})", some):
                 key, number, *tokens, cost = self._db.checked("answers", row)
                 self._answers[key] = (number, Tokens(*tokens), cost)
 

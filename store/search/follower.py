@@ -36,7 +36,7 @@ from store.errors import Away, ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.conversation import EventRow, Renderer, ResourceRow
 from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
-from store.index.database import Database, Row, Schema, held_if_full
+from store.index.database import Database, Row, Schema, among, held_if_full
 from store.search import documents, segments
 from store.search.documents import Gathered, Gathering, Key
 from store.search.reader import ShownTurn, TurnReader
@@ -299,8 +299,8 @@ class Follower(Derived):
         uris = [uri for (uri,) in self.db.query("SELECT DISTINCT uri FROM resources") if wanted(uri)]
         found: set[int] = set()
         for some in batched(uris, _TURNS_AT_ONCE):
-            marks = ",".join("?" * len(some))
-            rows = self.db.query(f"SELECT document FROM resources WHERE uri IN ({marks})", some)
+            marks, parameters = among(some)
+            rows = self.db.query(f"SELECT document FROM resources WHERE uri IN ({marks})", parameters)
             found.update(document for (document,) in rows)
         return found
 

@@ -57,20 +57,28 @@ class AbandonedJob:
         return False
 
 
+_LITTLE_SECONDS = 0.15
+_WORTH_SECONDS = 0.5
+
+
 class RestingJob:
-    """A job: gives memory back to the system once nothing has been asked, or done, for a while."""
+    """A job: gives memory back to the system once this process has hardly worked for a while.
+
+    What it worked at before need not show in the store: whoever lists everything reads no contents.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: object = None
-        self._rested: object = None
+        self._seen = 0.0
+        self._rested = 0.0
+        """The processor time that had been taken when it last looked, and when memory was given back."""
 
     def step(self) -> bool:
         """Do all of it; see :class:`store.upkeep.idle.Job`."""
-        now = self._store.activity
-        if now == self._seen != self._rested:
+        now = time.process_time()
+        if now - self._seen < _LITTLE_SECONDS and now - self._rested > _WORTH_SECONDS:
             self._store.rest()
-            self._rested = now
+            self._rested = now = time.process_time()
         self._seen = now
         return False
 

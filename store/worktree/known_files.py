@@ -244,8 +244,16 @@ class KnownFiles(PerConversation):
         with self._filing:
             self._replays.clear()
             self._others.clear()
-            self._contents.clear()
-            self._held = 0
+            self._forget_contents()
+
+    def shrink(self) -> None:
+        super().shrink()
+        with self._filing:
+            self._forget_contents()
+
+    def _forget_contents(self) -> None:
+        self._contents.clear()
+        self._held = 0
 
     def _row(self, row: Row) -> FileRow:
         _context, number, seq, turn, uri, size, time_ms, digest, asked, since = self.db.checked("files", row)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import DamageError, StoreFailed, StoreFull
-from store.index.database import Database, Schema, holds, numbered_holds, numbered_sum, sum_of
+from store.index.database import Database, Schema, among, holds, numbered_holds, numbered_sum, sum_of
 
 
 def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -263,3 +263,17 @@ def test_a_database_that_is_there_is_opened_without_a_write(tmp_path: Path) -> N
     assert not wal.exists() or not wal.stat().st_size
     db.close()
     assert path.read_bytes() == before
+
+
+def test_there_are_few_lists_of_values(tmp_path: Path) -> None:
+    database = Database(tmp_path / "index.db")
+    with database.writing() as sql:
+        sql.executemany("INSERT INTO types VALUES (?, 0, 'x')", [(number,) for number in range(500)])
+    lists: set[str] = set()
+    for count in range(501):
+        marks, parameters = among(range(count))
+        lists.add(marks)
+        rows = database.query(f"SELECT tag FROM types WHERE tag IN ({marks}) ORDER BY tag", parameters)
+        assert [tag for (tag,) in rows] == [*range(count)]
+    assert len(lists) == 11
+    database.close()
