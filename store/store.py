@@ -25,14 +25,12 @@ from store.content.shelf import StoredBlobs
 from store.conversations.canonical import Hooks
 from store.conversations.contexts import Contexts
 from store.conversations.library import Library
-from store.conversations.open_turns import OpenTurns
 from store.conversations.records import ROW_BYTES, Records
 from store.conversations.turns import Contents, Turns
 from store.conversations.viewer import Viewer
 from store.disk import durable
 from store.errors import StoreFailed, StoreFull
 from store.events.conversation import Renderer
-from store.formats.registry import learn
 from store.index.beside import erase_database
 from store.index.catalogue import Catalogue
 from store.index.patches import Patches
@@ -44,6 +42,7 @@ from store.upkeep.stats import Stats, collect
 
 if TYPE_CHECKING:
     from store.addresses import Addresses
+    from store.conversations.open_turns import OpenTurns
     from store.delivery.deliveries import Deliveries
     from store.insight.insight import Insight
     from store.search.search import Search
@@ -96,7 +95,12 @@ class Store:
         """Held while a service is made."""
         self.settings: Settings
         self.settings, warnings = load(root)
-        self.warnings = [*warnings, *learn(root / paths.FORMATS)]
+        self.warnings = warnings
+        if (own := root / paths.FORMATS).is_dir():
+            # imported here, as most have none, and who only looks at what is kept needs no format
+            from store.formats.registry import learn
+
+            warnings += learn(own)
         member = membership(root)
         self.files = files = open_files(
             root,
@@ -157,8 +161,6 @@ class Store:
             hooks = Hooks(self.settings.canonical_types, all_json=self.settings.canonical_json)
             self.contexts = Contexts(writer, self.intake, self.library, flush, hooks)
             """Creates contexts, appends to them, patches them, and reads their branches."""
-            self.open_turns = OpenTurns(writer, self.intake, self.turns, self.contents, self.contexts)
-            """Turns that are written piece by piece."""
             self.artifacts = Artifacts(
                 root, self.library, self.contexts, self.intake, f"{machine} {member.number}" if member else ""
             )
@@ -281,6 +283,13 @@ class Store:
                 raise
 
     # -- services --------------------------------------------------------------------------------------------------
+
+    @_Service
+    def open_turns(self) -> OpenTurns:
+        """Turns that are written piece by piece."""
+        from store.conversations.open_turns import OpenTurns
+
+        return OpenTurns(self.writer, self.intake, self.turns, self.contents, self.contexts)
 
     @_Service
     def search(self) -> Search:

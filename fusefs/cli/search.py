@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
-import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -305,6 +300,11 @@ def _pager_program() -> Iterator[Callable[[str], object]]:
 
     That raises _Enough when the pager has ended.
     """
+    import shlex
+    import shutil
+    import signal
+    import subprocess
+
     words = shlex.split(os.environ.get("PAGER", "less"))
     if not words or not shutil.which(words[0]):
         yield sys.stdout.write
@@ -336,6 +336,8 @@ def _pager_program() -> Iterator[Callable[[str], object]]:
 @contextmanager
 def _grouped(spans: _Spans) -> Iterator[Take]:
     """Write hits below their conversations, some at a time."""
+    import shutil
+
     from msgspec import structs
 
     waiting: list[HitLine] = []
@@ -387,6 +389,8 @@ def _group(hits: Sequence[HitLine], spans: _Spans, width: int) -> Iterator[str]:
 def _place(hit: HitLine, day: str) -> tuple[str, list[str]]:
     """Return where a hit is, and its lines; of a conversation's metadata, only the labels: its title stands above."""
     if not hit.event:
+        import json
+
         labels = [line.text.strip(" ,") for line in hit.lines if line.number > _TITLE_LINE]
         return ("label" if labels else "", [json.loads(label) for label in labels])
     time = local_time(hit.time)

@@ -9,7 +9,6 @@ which does it while the next ones are cut and compressed.
 
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -77,6 +76,9 @@ class Packer:
 
     def __init__(self, journals: Path) -> None:
         """Start one for the journals in a directory."""
+        # here, as few commit so much that they start one
+        import subprocess
+
         own, its = socket.socketpair()
         with its:
             # apart from the terminal: Ctrl-C is for the process that commits, whose end is this one's

@@ -6,7 +6,9 @@ version) are measured when a conversation is next listed, from the first missing
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -16,10 +18,11 @@ from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, Renderer, ResourceRow, Sizes
 from store.events.event import Event, Kind
-from store.formats.core.editing import Lens
-from store.formats.registry import lens_for
 from store.ids import Hash, hash_bytes
 from store.index.views import Run, Views
+
+if TYPE_CHECKING:
+    from store.formats.core.editing import Lens
 
 _Place = tuple[int, int]
 """A record's number, and the turn that it is seen as."""
@@ -131,9 +134,16 @@ class Viewer:
         self.renderer = renderer
         self._lock = threading.RLock()
 
-    def lens(self, turn: Turn) -> Lens:
+    @cached_property
+    def _lens_for(self) -> "Callable[[str, int], Lens]":
+        # imported here, as it is much, and where texts and measures are kept nothing is seen anew
+        from store.formats.registry import lens_for
+
+        return lens_for
+
+    def lens(self, turn: Turn) -> "Lens":
         """Return the lens for the payload of a turn."""
-        return lens_for(self._contents.type_name(turn.type_tag), turn.encoding)
+        return self._lens_for(self._contents.type_name(turn.type_tag), turn.encoding)
 
     def see_huge(self, size: int) -> Event:
         """Return the event that stands for a payload too large to be parsed."""
@@ -284,7 +294,7 @@ class Viewer:
         ``payload`` is None if it is too large, or cannot be read just now (``unread``). Then its size is 0, as in the
         listing of its file: reading that file is an error.
         """
-        lens = lens_for(type_name, encoding)
+        lens = self._lens_for(type_name, encoding)
         if unread:
             event = lens.view(b"", chain)
         else:

@@ -7,8 +7,6 @@ the temporary files of this machine, which is reported.
 
 import fcntl
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -53,6 +51,8 @@ class Aside:
             path = self._place(name, sum(sizes))
             for part, size in zip(parts, sizes, strict=True):
                 if size:
+                    import shutil
+
                     shutil.copyfile(part, path.parent / part.name)
             return path
 
@@ -70,6 +70,8 @@ class Aside:
             return self._paths.get(paths.SCRATCH) or self._place(paths.SCRATCH, _SMALL_BYTES)
 
     def _place(self, name: str, size: int) -> Path:
+        import tempfile
+
         for base in (_MEMORY, Path(tempfile.gettempdir())) if size <= _SMALL_BYTES else (Path(tempfile.gettempdir()),):
             with suppress(OSError):
                 if durable.free_bytes(base) >= 2 * size + _LEAST_BYTES:
@@ -84,6 +86,8 @@ class Aside:
     def _folder(self, base: Path) -> Path:
         folder = next((folder for folder in self._folders if folder.parent == base), None)
         if folder is None:
+            import tempfile
+
             _sweep(base)
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
             self._folders[folder] = durable.lock_exclusive(folder / _HELD)
@@ -93,7 +97,7 @@ class Aside:
         """Remove the files outside the store."""
         with self._lock:
             for folder, lock in self._folders.items():
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
                 os.close(lock)
             self._folders.clear()
 
@@ -108,9 +112,18 @@ def _sweep(base: Path) -> None:
             fd = durable.open_file(folder / _HELD)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
             finally:
                 os.close(fd)
+
+
+# What makes and removes files elsewhere is imported where that is done: most stores are where they can be written.
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def open_beside(

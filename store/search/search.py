@@ -38,7 +38,6 @@ from store.conversations.library import Library
 from store.errors import ConvfsError, NotFound, UsageError
 from store.events.conversation import NAMING, EventRow
 from store.events.event import Event, Kind
-from store.formats.core.format import Titled
 from store.ids import now_ms, turn_of
 from store.index.catalogue import ContextEntry
 from store.index.database import Database
@@ -461,6 +460,9 @@ def _one_each(values: Iterable[str]) -> str:
 
 
 def _is_request(entry: ContextEntry) -> bool:
+    # imported here, with much of the formats, as only titles that match are asked about
+    from store.formats.core.format import Titled
+
     naming = entry.metadata.get(NAMING)
     return isinstance(naming, dict) and naming.get("title") in (Titled.PROVISIONALLY, Titled.BY_REQUEST)
 

@@ -3,18 +3,21 @@
 import os
 import re
 import select
-import subprocess
 import sys
 import time
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from store.errors import UsageError
 from store.search import patterns
 from store.search.folding import fold
 from store.search.needs import ANYTHING, Every, beginning_of, lines_with, literal, needs_of, one_of
 from store.search.patterns import BEGINNING, LENGTH, Pattern, lines_of, spans_of
+
+if TYPE_CHECKING:
+    import subprocess
 
 _SECONDS = 5.0
 """The most time for one text; a hundred times what the largest shown text takes if nothing is wrong."""
@@ -56,7 +59,10 @@ class Apart:
                 "words"
             ) from error
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> "subprocess.Popen[bytes]":
+        # here, as few patterns need a process
+        import subprocess
+
         process = self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", patterns.__file__],
             stdin=subprocess.PIPE,
@@ -71,7 +77,7 @@ class Apart:
         process.stdin.write(b"".join(LENGTH.pack(len(pattern)) + pattern for pattern in encoded))
         return process
 
-    def _read(self, process: subprocess.Popen[bytes], size: int, until: float) -> bytes:
+    def _read(self, process: "subprocess.Popen[bytes]", size: int, until: float) -> bytes:
         assert process.stdout is not None
         handle = process.stdout.fileno()
         pieces: list[bytes] = []
@@ -86,7 +92,7 @@ class Apart:
         return b"".join(pieces)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:

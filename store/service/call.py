@@ -10,7 +10,6 @@ functions what they work with.
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import (
@@ -34,6 +33,8 @@ from msgspec import Struct, json, structs
 from store.service.wire import Buffer
 
 if TYPE_CHECKING:
+    from types import FunctionType
+
     from store.store import Store
 
 P = ParamSpec("P")
@@ -144,13 +145,19 @@ class Call(Generic[P, Item, T]):
     @functools.cached_property
     def params(self) -> type[Struct]:
         """The type of its requests."""
+        # to load `inspect`, which says this of more than functions, takes a twentieth of a command that calls once
+        function = cast("FunctionType", self.function)
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        behind = function.__defaults__ or ()
+        defaults = dict(zip(names[code.co_argcount - len(behind) :], behind, strict=False))
+        defaults |= function.__kwdefaults__ or {}
         fields = [
-            (name, self._hints[name]) if one.default is one.empty else (name, self._hints[name], one.default)
-            for name, one in inspect.signature(self.function).parameters.items()
+            (name, self._hints[name], defaults[name]) if name in defaults else (name, self._hints[name])
+            for name in names
             if name not in _BOUND
         ]
-        name = self.function.__name__
-        return msgspec.defstruct(name, fields, frozen=True, forbid_unknown_fields=True, rename=_SPELLED)
+        return msgspec.defstruct(function.__name__, fields, frozen=True, forbid_unknown_fields=True, rename=_SPELLED)
 
     @functools.cached_property
     def item(self) -> Form[Any]:
@@ -284,6 +291,8 @@ def chunked(pieces: Iterable[AnyStr], empty: AnyStr) -> Iterator[AnyStr]:
 
 def dress(method: Callable[..., object], call: Callable[..., object]) -> None:
     """Give a client's method the name, the docstring and the signature of its call."""
+    import inspect
+
     function = call.function if isinstance(call, Call) else call
     functools.update_wrapper(method, function)
     shown = inspect.signature(function)

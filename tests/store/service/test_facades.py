@@ -5,11 +5,15 @@ import re
 from inspect import Parameter, Signature
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from store.conversations.open_turns import OpenTurn
 from store.service.async_client import AsyncClient, AsyncRemoteTurn
+from store.service.call import _BOUND
+from store.service.calls import CALLS
 from store.service.client import Client, RemoteTurn
+from store.service.operations import OPERATIONS
 from store.store import Store
 from tests.store.service.parts import Calls
 
@@ -75,3 +79,11 @@ def test_each_says_what_it_does() -> None:
 def test_what_the_clients_are_asked_for_beside_that_is_the_same() -> None:
     watch, awaited = inspect.signature(Client.watch), inspect.signature(AsyncClient.watch)
     assert list(watch.parameters.values()) == list(awaited.parameters.values())
+
+
+def test_a_request_has_what_its_function_takes() -> None:
+    for call in (*CALLS, *OPERATIONS):
+        taken = [one for one in inspect.signature(call.function).parameters.values() if one.name not in _BOUND]
+        fields = msgspec.structs.fields(call.params)
+        assert [one.name for one in fields] == [one.name for one in taken]
+        assert [one.required for one in fields] == [one.default is Parameter.empty for one in taken]
