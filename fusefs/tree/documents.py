@@ -24,12 +24,15 @@ _Span = tuple[int, int]
 class Drawn:
     """The content of an open file that ``draw`` yields the pieces of, always the same.
 
-    What was drawn last is remembered; who reads before that has it drawn again.
+    What was drawn last is remembered; who reads before that has it drawn again. ``check`` raises an error instead.
     """
 
-    def __init__(self, workers: Workers, draw: Callable[[], Iterator[bytes]]) -> None:
+    def __init__(
+        self, workers: Workers, draw: Callable[[], Iterator[bytes]], check: Callable[[], None] = lambda: None
+    ) -> None:
         self._workers = workers
         self._draw = draw
+        self._check = check
         self._asked: dict[_Span, Work[bytes]] = {}
         self._lock = threading.Lock()
         self._pieces: Iterator[bytes] | None = None
@@ -41,6 +44,7 @@ class Drawn:
         span = offset, size
         work = self._asked.get(span)
         if work is None:
+            self._check()
             work = self._asked[span] = self._workers.begin(partial(self._drawn, *span))
         if work.await_done():
             del self._asked[span]
@@ -113,7 +117,9 @@ class ContextFile(ViewNode, File):
         store, view = self.tree.store, self.view
         conversation = structs.replace(view.conversation, head=view.head)
         return Drawn(
-            self.tree.workers, lambda: Context(store.library, store.settings, conversation, _MESSAGES).document()
+            self.tree.workers,
+            lambda: Context(store.library, store.settings, conversation, _MESSAGES).document(),
+            view.check_read,
         )
 
 
@@ -129,7 +135,9 @@ class ChangesFile(ViewNode, File):
         library, view = self.tree.store.library, self.view
         conversation = structs.replace(view.conversation, head=view.head)
         return Drawn(
-            self.tree.workers, lambda: (change.text.encode() for change in file_changes(library, conversation))
+            self.tree.workers,
+            lambda: (change.text.encode() for change in file_changes(library, conversation)),
+            view.check_read,
         )
 
 
@@ -154,6 +162,7 @@ class Transcript(ServedFile):
         return structs.replace(drawn, size=drawn.size + len(growing), time_ms=time_ms)
 
     def draw(self, offset: int, size: int) -> bytes:
+        self.view.check_read()
         growing = self.tree.streams.section(self.view_id)
         records = self.view.transcript
         data = records.read(offset, size)

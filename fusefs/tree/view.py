@@ -20,7 +20,7 @@ from fusefs.text.metadata import metadata_text
 from fusefs.tree.node import FILE, FIRST_POSITION, LONG, SHORT, Attributes, DirEntry
 from store.conversations import branch
 from store.conversations.records import NO_ROWS, Block, Part, Rows
-from store.errors import ConvfsError, DamageError, NotFound
+from store.errors import Away, ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
 from store.index.catalogue import ContextEntry
@@ -229,6 +229,8 @@ class View:
         """True if the conversation has changed since."""
         self._good_until = 0.0
         """The time, monotonic, until which unsure rows are shown; 0 if there are none."""
+        self._is_read = False
+        """True once it is known that all records were there to be looked at, but for damaged ones."""
         self._first = inodes.base(Space.EVENT, view_id)
         # what entries follow from, beside rows
         self._entries_of = (view_id, event_names.number_width(self.records), entry.created_ms)
@@ -265,6 +267,26 @@ class View:
             name = f"{self.entry.project}/{self.entry.name}"
             raise NotFound(f"{name} has no record {number}") from None
 
+    def check_read(self) -> None:
+        """Raise Away if some records cannot be fetched now: it is not known whether they are events."""
+        if self._is_read or self.store.files.packs.remote is None:
+            return
+        if self.version is not None or self.conversation.unsure:
+            unsure = [row for row in self.rows if row.unsure and row.kind is Kind.RECORD and not row.deleted]
+            if unsure and not any(map(self._is_damaged, unsure)):
+                raise Away(f"records of {self.entry.project}/{self.entry.name} have only just come: look again")
+        self._is_read = True
+
+    def _is_damaged(self, row: EventRow) -> bool:
+        try:
+            self.store.contents.payload(row.turn)
+        except Away:
+            raise
+        except ConvfsError:
+            # its reader is told
+            return True
+        return False
+
     def time_of(self, row: EventRow) -> int:
         """Return when an event happened; the conversation's beginning where the event does not say."""
         return row.time_ms or self.entry.created_ms
@@ -289,6 +311,8 @@ class View:
             if block.rows[0].number <= place:
                 entries = entries[bisect_left(entries, place + FIRST_POSITION, key=_position) :]
             yield from entries
+        # behind those that are known: a listing that ends here must be of all
+        self.check_read()
 
     def _made_entries(self, rows: Sequence[EventRow]) -> list[DirEntry]:
         name, width = event_names.numbered_name, event_names.number_width(self.records)

@@ -157,6 +157,16 @@ def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
         [talked] = mount.root.glob("conversations/garden/*")
         beds = talked / "resources/garden/beds.txt"
         assert errno_of(lambda: os.listdir(talked / "resources")) == errno.EIO
+        # what is listed, and what is told of all of it, is all or an error: a copy is not short and nobody knows
+        transcript = mount.root / "transcripts/garden" / f"{talked.name}.md"
+        of_all = [transcript, *(talked / name for name in ("events.json", "context.json", "changes.diff"))]
+        assert errno_of(lambda: os.listdir(talked / "events")) == errno.EIO
+        assert [errno_of(path.read_bytes) for path in of_all] == [errno.EIO] * len(of_all)
+        copied = subprocess.run(
+            ["cp", "-r", talked / "events", tmp_path / "copy"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert copied.returncode != 0
+        assert "Input/output error" in copied.stderr
         assert not (mount.root / "by-resource/garden").exists()
         hits = mount.root / "search/basil/hits.txt"
         assert "were not searched" in hits.read_text()
@@ -167,5 +177,9 @@ def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
         assert "basil" in hits.read_text()
         until(lambda: errno_of(lambda: os.listdir(talked / "resources")) == 0)
         assert "basil" in beds.read_text()
+        until(lambda: errno_of(lambda: os.listdir(talked / "events")) == 0)
+        assert [int(name[:5]) for name in sorted(os.listdir(talked / "events"))] == [1, 2, 3, 4]
+        until(lambda: [errno_of(path.read_bytes) for path in of_all] == [0] * len(of_all))
+        assert "basil" in transcript.read_text()
         until(lambda: errno_of(lambda: os.listdir(mount.root / "by-resource/garden/beds.txt")) == 0)
         assert f"{talked.name}@00004-result-Edit.md" in os.listdir(mount.root / "by-resource/garden/beds.txt")
