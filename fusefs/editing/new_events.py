@@ -89,10 +89,8 @@ class NewEvents:
         self.drafts = saves.drafts
         self.tree = saves.tree
         self._saves = saves
-        self._waiting: dict[int, NewEvent] = {}
-        """By inode number, in the order in which they were closed."""
-        self._settling = False
-        saves.settle_others = self.settle_waiting
+        self._waiting: dict[int, _Closed] = {}
+        """The files that wait to be appended, by inode number."""
 
     def path(self, candidate: NewEvent) -> Path:
         """Return the path of a file on the disk."""
@@ -111,7 +109,7 @@ class NewEvents:
         known = self.inodes.candidate(ino, NewEvent)
         if known is None and ino in self._waiting:
             # the kernel had forgotten the file, and its draft must not be left behind
-            known = self._waiting[ino]
+            known = self._waiting[ino].candidate
         if known is None or (known.view_id, known.name) != (view_id, name):
             known = NewEvent(view_id, name, asked)
         self.inodes.be_candidate(ino, known)
@@ -157,7 +155,7 @@ class NewEvents:
         elif candidate.draft is not None:
             remove_quietly(candidate.draft)
         self.inodes.be_candidate(source.ino, None)
-        self._waiting.pop(source.ino, None)
+        self.waits_no_more(source.ino)
         if tree.bound(source.ino) is not source:
             # the kernel has forgotten it meanwhile
             saves.unsettle(view_id)
@@ -178,7 +176,7 @@ class NewEvents:
         if removed and candidate.draft is not None:
             remove_quietly(candidate.draft)
         self.inodes.be_candidate(source.ino, None)
-        self._waiting.pop(source.ino, None)
+        self.waits_no_more(source.ino)
         self.inodes.kernel.invalidate(Stale(events, candidate.name.encode()))
         assert candidate.composed is not None
         self._saves.unsettle(view_id, self.records.drawn_from(view_id, [candidate.composed.number]))
@@ -186,9 +184,16 @@ class NewEvents:
     def wait(self, source: ScratchFile, candidate: NewEvent, error: StoreFailed | OSError) -> None:
         """Append a file later, which has a draft. ``error`` is why it cannot be now."""
         candidate.source = source
-        if source.ino not in self._waiting:
+        if not candidate.note:
             candidate.note = self.drafts.postponed(candidate.view_id, candidate.path, error)
-        self._waiting[source.ino] = candidate
+        self.waits_no_more(source.ino)
+        self._waiting[source.ino] = closed = _Closed(self, source.ino, candidate, error)
+        self._saves.waiting.append(closed)
+
+    def waits_no_more(self, ino: int) -> None:
+        """Take a file out of those that wait to be appended."""
+        if (closed := self._waiting.pop(ino, None)) is not None:
+            self._saves.waiting.remove(closed)
 
     def take_up(self, candidate: NewEvent, data: bytes, error: StoreFailed | OSError) -> None:
         """Go on with a file that an earlier mount has left with its draft; see :meth:`wait`."""
@@ -199,23 +204,7 @@ class NewEvents:
         if isinstance(source, ScratchFile) and candidate.composed is not None and path.read_bytes() == data:
             self.wait(source, candidate, error)
 
-    def settle_waiting(self, view_id: int | None) -> None:
-        """Append the files that wait in a conversation (None: in any), as far as that can be done now."""
-        if self._settling or not self._waiting:
-            return
-        self._settling = True
-        try:
-            for ino, candidate in list(self._waiting.items()):
-                # a program that has it open will close it
-                if view_id in (None, candidate.view_id) and not self.inodes.is_open(ino):
-                    self._settle(ino, candidate)
-        except (StoreFailed, OSError):
-            # those behind it come after it
-            return
-        finally:
-            self._settling = False
-
-    def _settle(self, ino: int, candidate: NewEvent) -> None:
+    def settle(self, ino: int, candidate: NewEvent) -> None:
         """Append a file that waits. Raises StoreFailed and OSError where it goes on to wait."""
         path, source, composed = self.path(candidate), candidate.source, candidate.composed
         assert source is not None
@@ -235,7 +224,7 @@ class NewEvents:
             # somebody has removed it, or given it another name
             remove_quietly(candidate.draft)
         # what differs from the text reported as saved gets that beside it with the next start
-        self._waiting.pop(ino, None)
+        self.waits_no_more(ino)
 
     def is_there(self, view_id: int, result: str) -> bool:
         """Return whether a conversation has a record with a payload of this hash."""
@@ -324,6 +313,32 @@ class NewEvents:
         return ScratchRole(fd) if candidate is None else NewEventRole(self, ino, fd, candidate)
 
 
+class _Closed:
+    """A file that waits to be appended, among the closed texts."""
+
+    def __init__(
+        self, new_events: NewEvents, ino: int, candidate: NewEvent, postponed: StoreFailed | OSError
+    ) -> None:
+        self.candidate = candidate
+        self.postponed: StoreFailed | OSError | None = postponed
+        self._new_events = new_events
+        self._ino = ino
+
+    @property
+    def view_id(self) -> int:
+        return self.candidate.view_id
+
+    def settle(self) -> None:
+        self.postponed = None
+        if self._new_events.inodes.is_open(self._ino):
+            # the program will close it
+            return
+        try:
+            self._new_events.settle(self._ino, self.candidate)
+        except (StoreFailed, OSError) as error:
+            self.postponed = error
+
+
 def _article(kind: Kind) -> str:
     return f"{'an' if kind is Kind.ANSWER else 'a'} {kind.word}"
 
@@ -390,6 +405,8 @@ class NewEventRole(ScratchRole):
         if not data or new_events.inodes.is_open(ino):
             return
         path = new_events.path(candidate)
+        # it is closed anew
+        new_events.waits_no_more(ino)
         try:
             if self._waits:
                 new_events.check(candidate, data, path)

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 from pyfuse3 import FUSEError
@@ -178,6 +179,20 @@ class SavedRole:
         return self.session
 
 
+class Closed(Protocol):
+    """A closed text that waits to be committed."""
+
+    postponed: StoreFailed | OSError | None
+    """The reason why it waits; None if it need not any more, or a program has it open."""
+
+    @property
+    def view_id(self) -> int:
+        """The conversation that it is of."""
+
+    def settle(self) -> None:
+        """Commit it, or say why it goes on to wait."""
+
+
 class Session:
     """A text being written to a file, until it is committed. ``anew``: its old contents do not matter."""
 
@@ -216,6 +231,11 @@ class Session:
         """The text reported as saved that is yet to be committed, with its changes."""
         self._failure: StoreFailed | OSError | None = None
         """The error reported to a program that asked to make this durable. It may have given up half-way."""
+
+    @property
+    def view_id(self) -> int:
+        """The conversation that it is saved to."""
+        return self.target.view_id
 
     @property
     def gone(self) -> bool:
@@ -310,7 +330,7 @@ class Session:
             data = self._as_closed()
         while data:
             try:
-                self._saves.settle_waiting(self.target.view_id, self)
+                self._saves.settle_waiting(self.view_id)
                 saved = self._commit(data)
                 break
             except (StoreFailed, OSError) as error:
@@ -446,14 +466,14 @@ class Saves:
         self.written: dict[int, Written] = {}
         """The files shown as they were written, by inode."""
         self.tree.served = self.written
-        self.waiting: list[Session] = []
+        self.waiting: list[Closed] = []
         """The closed texts that wait to be committed, in the order in which they were closed."""
+        self._settling: set[int] = set()
+        """The conversations whose waiting texts are being committed."""
         self._aside: dict[int, Session] = {}
         """Those of files that are being removed, by the files' own inode numbers."""
         self._forgotten: deque[int] = deque()
         """The files whose saves are shown though the kernel has forgotten them: the oldest first."""
-        self.settle_others: Callable[[int | None], None] = lambda _view_id: None
-        """Commits the closed files that wait in a conversation (None: in any), as far as that can be done now."""
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
@@ -688,26 +708,30 @@ class Saves:
         for session in self._sessions():
             if session.postponed is None:
                 session.tick(now)
-        self.settle_others(None)
 
-    def settle_waiting(self, view_id: int, before: Session | None = None) -> None:
-        """Commit earlier saves of a conversation that wait, in their order, up to one of them: others come after them.
+    def settle_waiting(self, view_id: int) -> None:
+        """Commit the texts of a conversation that wait, in their order: others come after them.
 
         Raises the StoreFailed of one that goes on to wait.
         """
-        for session in self.waiting[:]:
-            if session is before:
-                return
-            if session.target.view_id == view_id:
+        if view_id in self._settling:
+            # one of them asks, and those before it are committed
+            return
+        self._settling.add(view_id)
+        try:
+            for closed in self.waiting[:]:
+                if closed.view_id != view_id or closed not in self.waiting:
+                    continue
                 if away := self.tree.store.writer.order.away:
                     raise Unreachable(away)
-                session.settle()
-                if isinstance(session.postponed, StoreFailed):
-                    raise session.postponed
-        self.settle_others(view_id)
+                closed.settle()
+                if isinstance(closed.postponed, StoreFailed):
+                    raise closed.postponed
+        finally:
+            self._settling.remove(view_id)
 
     def _settle_all(self) -> None:
-        for view_id in {session.target.view_id for session in self.waiting}:
+        for view_id in dict.fromkeys(closed.view_id for closed in self.waiting):
             with suppress(StoreFailed):
                 self.settle_waiting(view_id)
 
@@ -720,7 +744,7 @@ class Saves:
                     session.end()
                 except Exception:
                     log.exception("what was written to %s may be lost", session.target.path)
-        self.settle_others(None)
+        self._settle_all()
 
     def _sessions(self) -> list[Session]:
         return [session for written in self.written.values() for session in written.sessions]

@@ -435,6 +435,7 @@ class TranscriptTarget(RecordsTarget):
         return self.node(self.ino).draw(offset, size)
 
     def pieces(self) -> Pieces:
+        self.view.check_read()
         return self.view.transcript
 
     def rest(self) -> bytes:

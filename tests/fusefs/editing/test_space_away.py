@@ -280,6 +280,32 @@ def test_saves_and_removals_while_the_space_is_away(two: Two) -> None:
         assert "One more." in (talk.events / "00005-assistant.md").read_text()
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_saves_and_new_events_are_committed_in_the_order_in_which_they_were_closed(two: Two, again: bool) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        two.other.writer.catch_up()
+        before = len(two.other.catalogue.versions(two.context))
+        two.lines[0].cut()
+        # each by a program of its own, so that each is a version
+        for number, file in enumerate((talk.first, talk.second)):
+            text = file.read_text().replace("Hello", "Goodbye").replace("General", "Many")
+            talk.shell(f"cat > {file.name} <<'end'\n{text}end")
+            talk.shell(f"echo 'New {number}' > 0010{number}-user.md")
+        until(lambda: talk.errors.count("; what was saved is kept, and committed once it can be\n") == 4)
+        if not again:
+            two.lines[0].heal()
+            until(lambda: b"New 1" in two.said_there())
+    if again:
+        with ExitStack() as held:
+            talk = two.mount(held)
+            assert talk.errors.count("; what was saved is kept, and committed once it can be\n") == 4
+            two.lines[0].heal()
+            until(lambda: b"New 1" in two.said_there())
+    records = [version.records for version in two.other.catalogue.versions(two.context)][before:]
+    assert records == [4, 5, 5, 6]
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_saves_outlive_a_daemon_that_begins_again_before_the_space_is_back(two: Two, killed: bool) -> None:
     talk: Talk | None = None
