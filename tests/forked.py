@@ -62,6 +62,8 @@ class Forked:
         order = {"module": module, "arguments": [str(argument) for argument in arguments]}
         place = {"directory": str(directory), "environment": dict(environment)}
         self.returncode: int | None = None
+        self.peak = 0
+        """The most bytes of memory that it had, or a process that it has waited for; once it has ended."""
         self._zygote = _zygote()
         self.pid = self._zygote.order({**order, **place}, streams)["pid"]
         # nobody else gets its number before it is waited for
@@ -78,7 +80,8 @@ class Forked:
         if self.returncode is None:
             if not select.select([self._descriptor], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            self.returncode = self._zygote.order({"wait": self.pid})["status"]
+            ended = self._zygote.order({"wait": self.pid})
+            self.returncode, self.peak = ended["status"], ended["peak"]
             os.close(self._descriptor)
         assert self.returncode is not None
         return self.returncode
@@ -94,9 +97,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def run(
-    module: str, *arguments: object, directory: Path, environment: Mapping[str, str], timeout: float
-) -> "subprocess.CompletedProcess[str]":
+class Done(subprocess.CompletedProcess[str]):
+    """A process that has ended; ``peak`` is that of :class:`Forked`."""
+
+    peak = 0
+
+
+def run(module: str, *arguments: object, directory: Path, environment: Mapping[str, str], timeout: float) -> Done:
     """Run a module to its end, and until nobody can write to its standard output any more."""
     ears, mouth = os.pipe()
     with open(ears) as output, tempfile.TemporaryFile("w+") as errors:
@@ -106,4 +113,6 @@ def run(
         said = output.read()
         status = process.wait(timeout)
         errors.seek(0)
-        return subprocess.CompletedProcess([module, *arguments], status, said, errors.read())
+        done = Done([module, *arguments], status, said, errors.read())
+        done.peak = process.peak
+        return done

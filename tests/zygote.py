@@ -4,7 +4,8 @@ Each message that comes over the socket, a file descriptor, is an order, a JSON 
 
 ``{"module": …, "arguments": […], "directory": …, "environment": {…}}`` with three file descriptors begins what
 ``python -m MODULE ARGUMENT…`` would, with these as standard input, output and error: ``{"pid": …}``.
-``{"wait": PID}`` waits for its end: ``{"status": …}``, as :attr:`subprocess.Popen.returncode`.
+``{"wait": PID}`` waits for its end: ``{"status": …, "peak": …}``, as :attr:`subprocess.Popen.returncode`, and the
+most bytes of memory that it had, or a process that it has waited for.
 
 It ends when nobody is left at the other side; the children stay.
 """
@@ -64,8 +65,9 @@ def main() -> None:
                 return
             order = json.loads(message)
             if "wait" in order:
-                status = os.waitstatus_to_exitcode(os.waitpid(order["wait"], 0)[1])
-                orders.send(json.dumps({"status": status}).encode())
+                _, ended, used = os.wait4(order["wait"], 0)
+                told = {"status": os.waitstatus_to_exitcode(ended), "peak": used.ru_maxrss << 10}
+                orders.send(json.dumps(told).encode())
                 continue
             child = os.fork()
             if not child:

@@ -1,8 +1,6 @@
 """The process that edits is killed, again and again: what was acknowledged is there, and nothing is half there."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -13,13 +11,13 @@ from fusefs.text.render import FileRenderer
 from store.store import Store
 from store.upkeep import recovery
 from store.upkeep.fsck import fsck
+from tests.forked import Forked
 from tests.store.editing import life
 from tests.store.editing.life import Life
 from tests.store.editing.measured import check_branch
 from tests.store.editing.records import shown
 
 KILLS = int(os.environ.get("CONVFS_KILLS", "8"))
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.timeout(600)
@@ -48,13 +46,16 @@ def test_killed_at_any_moment(memory_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def _live(root: Path, first: int, seconds: float) -> int:
     """Live from step ``first`` on, for a while after the first is done; return the last that was acknowledged."""
-    command = [sys.executable, "-m", "tests.store.editing.life", str(root), str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as process:
-        assert process.stdout is not None
-        told = process.stdout.readline()
+    ears, mouth = os.pipe()
+    with open(ears, "rb") as output:
+        with open(mouth, "wb"), open(os.devnull, "r+b") as nothing:
+            streams = (nothing.fileno(), mouth, nothing.fileno())
+            process = Forked("tests.store.editing.life", root, first, streams=streams)
+        told = output.readline()
         time.sleep(seconds)
         process.kill()
-        told += process.stdout.read()
+        told += output.read()
+        process.wait(60)
     numbers = told.splitlines()
     # a number that is cut off is one that was not told
     return int(numbers[-1] if told.endswith(b"\n") else numbers[-2])
