@@ -67,10 +67,9 @@ async def test_what_goes_wrong_is_told(workers: Workers) -> None:
     assert await failure(Asking(workers.begin(fail))) == errno.EINVAL
 
 
-async def test_patience_ends(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.01)
+async def test_patience_ends(workers: Workers) -> None:
     go = threading.Event()
-    asking = Asking(workers.begin(lambda: str(go.wait())))
+    asking = Asking(workers.begin(lambda: str(go.wait()), patience=0.01))
     assert await failure(asking) == errno.EBUSY
     go.set()
     await asking.work.wait()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from fusefs.text.render import FileRenderer
 from store.commit import patience
 from store.errors import Away, Unreachable
 from store.ids import hash_bytes
+from store.shared import bucket as buckets
 from store.shared import postgres as module
 from store.shared import remote
 from store.shared.space import Place
@@ -280,8 +282,11 @@ def test_a_bucket_that_is_away(memory_path: Path, postgres: Postgres, s3: S3) ->
 
 
 @pytest.mark.logs("bucket .* cannot be reached", sometimes=True)
-def test_a_bucket_that_does_not_answer(memory_path: Path, postgres: Postgres, s3: S3) -> None:
+def test_a_bucket_that_does_not_answer(
+    memory_path: Path, postgres: Postgres, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reads of what is here and small appends go on; what is not here is an error after a while: EIO in a mount."""
+    monkeypatch.setattr(buckets, "_SECONDS", timedelta(seconds=2))
     with ExitStack() as held:
         bucket_line, objects = to_bucket(s3, held)
         pair = Pair(memory_path, postgres.port, objects, held)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from store.ids import Hash
 from store.importing.importer import Importer
 from store.retention.pruner import delete
 from store.service.background import reading
+from store.shared import bucket as buckets
 from store.shared import cache as caching
 from store.shared import packs as packing
 from store.shared import remote as spaces
@@ -481,7 +483,10 @@ def test_what_was_read_once_asks_the_servers_nothing(
         assert line.asked == []
 
 
-def test_a_bucket_that_does_not_answer_is_waited_for_ten_seconds(postgres: Postgres, s3: S3, memory_path: Path) -> None:
+def test_a_bucket_that_does_not_answer_is_waited_for_a_while(
+    postgres: Postgres, s3: S3, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "_SECONDS", timedelta(seconds=2))
     with ExitStack() as held, Proxy(s3.port) as proxy:
         place, name = Place(postgres=postgres.url(), objects=s3.url), "stalled"
         spaces.init(place, name)
