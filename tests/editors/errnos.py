@@ -24,8 +24,8 @@ class _Time(ctypes.Structure):
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
 
-def prepare(at: Path) -> Path:
-    """Make a directory with something of each sort in it."""
+def prepare(at: Path, *, chained: bool = False) -> Path:
+    """Make a directory with something of each sort in it; ``chained``: more links to links, too, than are followed."""
     at.mkdir()
     at.chmod(0o755)
     (at / "file").write_bytes(b"data")
@@ -40,7 +40,7 @@ def prepare(at: Path) -> Path:
     (at / "loop").symlink_to("loop")
     (at / "ping").symlink_to("pong")
     (at / "pong").symlink_to("ping")
-    for number in range(45):
+    for number in range(45 * chained):
         (at / f"chain{number}").symlink_to(f"chain{number + 1}" if number < 44 else "file")
     os.mkfifo(at / "pipe")
     return at

@@ -72,7 +72,7 @@ def test_a_call_fails_as_it_does_on_a_disk(shared: Place, at: Path, name: str) -
     for directory in (at, shared.outside):
         come: dict[str, object] = {}
         for on in NAMES:
-            made = prepare(directory / "made")
+            made = prepare(directory / "made", chained=on.startswith("chain"))
             come[on[:40]] = outcome(lambda made, on=on: OF_NAMES[name](made, on), made), sorted(os.listdir(made))
             shutil.rmtree(made)
         found.append(come)
