@@ -1,6 +1,6 @@
 """Daemons under load are killed, at any moment, and start again: whatever they had acknowledged is there, once.
 
-Programs go on through all of it: each asks again for what was not answered, once somebody answers. A run kills 200
+Programs go on through all of it: each asks again for what was not answered, once somebody answers. A run kills 100
 daemons, with ``CONVFS_LARGE_TESTS=1`` 5,000.
 """
 
@@ -26,7 +26,7 @@ from store.upkeep.fsck import fsck
 from tests.forked import Forked
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
-KILLS = 5000 if LARGE else 200
+KILLS = 5000 if LARGE else 100
 KILLS_A_STORE = 50
 APPENDERS = 8
 PATIENCE = 60.0

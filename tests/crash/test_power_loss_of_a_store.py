@@ -1,6 +1,6 @@
 """The power fails at any write or sync: afterwards everything acknowledged is there, whole, and nothing is half there.
 
-Every run looks at 1,000 such moments; ``CONVFS_LARGE_TESTS=1`` at 20,000. The controls are builds that lack a part of
+Every run looks at 400 such moments; ``CONVFS_LARGE_TESTS=1`` at 20,000. The controls are builds that lack a part of
 what makes a store safe: they must be found out.
 """
 
@@ -25,7 +25,7 @@ from tests.store.disk.lossy import DROPPED, MIXED, TORN
 pytestmark = pytest.mark.usefixtures("small_store")
 
 LARGE = os.environ.get("CONVFS_LARGE_TESTS") == "1"
-POINTS = 20_000 if LARGE else 1000
+POINTS = 20_000 if LARGE else 400
 JOURNALS = ("journal/1", "journal/2", "journal/3")
 
 Images = list[tuple[Path, Noted]]

@@ -10,8 +10,8 @@ from tests.editors.sessions import ANSWER, EVENTS
 FSX = Path(__file__).with_name("fsx.py")
 DOUBTFUL = Path(__file__).with_name("doubtful.py")
 SEED = int(os.environ.get("CONVFS_TEST_FSX_SEED", "1"))
-COUNT = int(os.environ.get("CONVFS_TEST_FSX", "100000"))
 LARGE = "CONVFS_LARGE_TESTS" in os.environ
+COUNT = int(os.environ.get("CONVFS_TEST_FSX", "100000" if LARGE else "20000"))
 
 
 def exercise(here: Place, name: str, count: int, *more: str) -> None:
@@ -32,7 +32,7 @@ def test_a_scratch_file_is_a_file(here: Place) -> None:
 def test_an_event_is_a_file_while_it_is_open(here: Place) -> None:
     """However it is written in between, what it holds when it is closed is what counts; here, what it held before."""
     versions = here.versions()
-    exercise(here, ANSWER, COUNT if LARGE else COUNT // 10, "keep")
+    exercise(here, ANSWER, COUNT if LARGE else COUNT // 5, "keep")
     assert here.files() == here.drawn
     if isinstance(here, MountedPlace):
         assert here.versions() == versions
@@ -44,7 +44,7 @@ def test_an_event_is_a_file_while_it_is_open(here: Place) -> None:
 def test_what_is_no_event_is_refused_every_time(mount: MountedPlace) -> None:
     """Each text that is refused is kept, and each that is not is one version."""
     versions = mount.versions()
-    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 400), str(SEED), seconds=60 + COUNT / 100)
+    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 200), str(SEED), seconds=60 + COUNT / 100)
     saved, *refused = said.stdout.split()
     assert 0 < int(saved) == mount.versions() - versions
     assert refused

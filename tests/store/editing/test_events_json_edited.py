@@ -507,9 +507,11 @@ def turn_round(elements: list[Json]) -> list[Json]:
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
 @pytest.mark.parametrize("tool", ["claude-code", "jp"])
-def test_every_sample_written_back_and_edited(store: Store, tool: str) -> None:
+def test_every_sample_written_back_and_edited(store: Store, tool: str, edits: str) -> None:
     imported(store, SAMPLES / tool)
-    for talk in filter(lambda talk: talk.records, store.library.conversations()):
+    talks = [talk for talk in store.library.conversations() if talk.records]
+    # how edits are kept changes little of it
+    for talk in talks if edits == "branch" else talks[::4]:
         aimed = target(store, talk.id)
         text = aimed.drawn()
         assert aimed.prepare(aimed.state(), text) is None

@@ -37,11 +37,11 @@ from store.upkeep.fsck import fsck
 from tests.store.service.daemon import daemon
 from tests.store.service.generated import Source, ending, frame, pieces, request
 
-TIMES = 10 if os.environ.get("CONVFS_LARGE_TESTS") else 1
-FRAMES = 100_000 * TIMES
+TIMES = 50 if os.environ.get("CONVFS_LARGE_TESTS") else 1
+FRAMES = 20_000 * TIMES
 EACH = 125
 EXAMPLES = FRAMES * 11 // 10 // EACH
-SENT_FRAMES = 10_000 * TIMES
+SENT_FRAMES = 2_000 * TIMES
 SENT_EACH = 40
 BYTES_OF_CHOICES = 32
 """So many for each frame: most need fewer."""
@@ -168,7 +168,7 @@ def whole(stream: bytes) -> list[int]:
     return found
 
 
-def test_a_hundred_thousand_generated_frames_are_each_answered_once() -> None:
+def test_generated_frames_are_each_answered_once() -> None:
     count = Counter[str]()
     size = EACH * BYTES_OF_CHOICES
 
