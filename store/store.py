@@ -381,7 +381,7 @@ class Store:
             self.texts.renew()
 
     def rest(self) -> None:
-        """Give memory back that this thread has taken for work which is done; it may take some hundredths of a second.
+        """Give memory back that was taken for work which is done; it may take some hundredths of a second.
 
         What is remembered for those who ask stays.
         """

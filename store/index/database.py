@@ -325,6 +325,11 @@ class _Reader:
         self.connection.close()
 
 
+def _shrink(connection: sqlite3.Connection) -> None:
+    with suppress(*_FAULTS):
+        connection.execute("PRAGMA shrink_memory").fetchone()
+
+
 def _made(connection: sqlite3.Connection) -> int:
     """Return the checksum of a database's tables, as they were made."""
     return sum_of(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall())
@@ -734,14 +739,15 @@ class Database:
         return not busy
 
     def shrink(self) -> None:
-        """Give back the memory of pages that the writer, and this thread's reader, have read."""
+        """Give back the memory of pages that all connections have read."""
         with self._lock:
             if self._closed or self._writing or self.held:
                 return
-            reader: _Reader | None = getattr(self._local, "reader", None)
-            for connection in (self._writer, reader.connection) if reader else (self._writer,):
-                with suppress(*_FAULTS):
-                    connection.execute("PRAGMA shrink_memory").fetchone()
+            readers = list(self._readers)
+            _shrink(self._writer)
+        # nobody waits for a reader that reads just now
+        for reader in readers:
+            _shrink(reader.connection)
 
     def close(self, *, sync: bool = False) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file.

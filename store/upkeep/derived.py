@@ -73,7 +73,7 @@ class Derived(ABC):
         return open_beside(files.aside, self._name, files.index.db.boot, self._schema, own, usable)
 
     def shrink(self) -> None:
-        """Give back the memory of what was read and filed by this thread."""
+        """Give back the memory of what was read and filed."""
         if (db := self._db) is not None:
             db.shrink()
 

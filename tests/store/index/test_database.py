@@ -1,5 +1,7 @@
 """The connection to SQLite: threads, damage, and whether what is there can be trusted."""
 
+import _sqlite3
+import ctypes
 import os
 import sqlite3
 import threading
@@ -276,4 +278,31 @@ def test_there_are_few_lists_of_values(tmp_path: Path) -> None:
         rows = database.query(f"SELECT tag FROM types WHERE tag IN ({marks}) ORDER BY tag", parameters)
         assert [tag for (tag,) in rows] == [*range(count)]
     assert len(lists) == 11
+    database.close()
+
+
+def test_memory_of_pages_is_given_back_whoever_read_them(tmp_path: Path) -> None:
+    used = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    database = Database(tmp_path / "index.db")
+    with database.writing() as sql:
+        sql.executemany("INSERT INTO types VALUES (?, 0, ?)", [(number, "x" * 1000) for number in range(1500)])
+    database.shrink()
+    least: int = used()
+    has_read, end = threading.Event(), threading.Event()
+
+    def read() -> None:
+        database.query("SELECT sum(length(name)) FROM types")
+        has_read.set()
+        end.wait()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    has_read.wait()
+    most = used()
+    assert most > least + 1_000_000
+    database.shrink()
+    assert used() < (least + most) / 2
+    end.set()
+    reader.join()
     database.close()
