@@ -47,6 +47,8 @@ from store.formats.core.look import Look, open_regular
 MAGIC = b"SQLite format 3\0"
 _WAL, _JOURNAL, _SHARED = "-wal", "-journal", "-shm"
 _WAL_HEADER = 32
+_BESIDE_WRITERS = "mode=ro&readonly_shm=1"
+"""Opens a database with a log as a reader that no writer waits for, and that writes nothing."""
 _ATTEMPTS, _FEW_ATTEMPTS, _PAUSE_S = 100, 5, 0.05
 _LEAST_PUT_OFF_S = 0.1
 _CLOCK_TICK_NS = 20_000_000
@@ -66,7 +68,7 @@ def tables_of(path: Path, head: bytes) -> set[str]:
     if not head.startswith(MAGIC):
         return set()
     names: set[str] = set()
-    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
+    with suppress(sqlite3.Error, UnicodeError, OSError), closing(_looked_into(path)) as database:
         names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     # the newest tables may be in the log alone
     with suppress(OSError), _beside(path, _WAL).open("rb") as file:
@@ -79,7 +81,7 @@ def may_have(path: Path, wanted: Mapping[str, Set[str]]) -> bool:
 
     Two programs easily share names of tables, but not those of columns with them.
     """
-    with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
+    with suppress(sqlite3.Error, UnicodeError, OSError), closing(_looked_into(path)) as database:
         for table, columns in wanted.items():
             found = {row[0] for row in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
             if found and not found >= columns:
@@ -156,7 +158,7 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
     and writes nothing. Else nobody may write meanwhile. Raises UsageError for what cannot be read, or was written to.
     """
     try:
-        logged, undone, shared = map(_size_of, (_beside(path, suffix) for suffix in (_WAL, _JOURNAL, _SHARED)))
+        logged, undone, shared = _sizes_beside(path)
         with open_regular(path) as file:
             is_one = file.read(len(MAGIC)) == MAGIC
         if not is_one or undone or (logged and not shared):
@@ -165,7 +167,7 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
         before = _state(path)
         if not logged and time.time_ns() - before[0][1] < _CLOCK_TICK_NS:
             time.sleep(_CLOCK_TICK_NS / 1e9)
-        with closing(_connect(path, "mode=ro&readonly_shm=1" if logged else "immutable=1")) as database:
+        with closing(_connect(path, _BESIDE_WRITERS if logged else "immutable=1")) as database:
             database.set_authorizer(_plain_reading)
             database.execute("BEGIN")
             yield database
@@ -174,6 +176,25 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
         raise UsageError(f"{path.name} cannot be read now: {error}") from error
     if after[1:] != before[1:] or (not logged and after != before):
         raise UsageError(f"{path.name} was written to while it was read")
+
+
+def _looked_into(path: Path) -> sqlite3.Connection:
+    """Open a database to see what it has: with its log, if the program that has it open is at work, else as it lies."""
+    logged, undone, shared = _sizes_beside(path)
+    if logged and shared and not undone:
+        database = _connect(path, _BESIDE_WRITERS)
+        try:
+            database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        except sqlite3.Error:
+            # nobody is at work who would have prepared the log for readers
+            database.close()
+        else:
+            return database
+    return _connect(path, "immutable=1")
+
+
+def _sizes_beside(path: Path) -> tuple[int, ...]:
+    return tuple(_size_of(_beside(path, suffix)) for suffix in (_WAL, _JOURNAL, _SHARED))
 
 
 def _size_of(path: Path) -> int:

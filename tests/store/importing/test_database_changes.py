@@ -392,6 +392,24 @@ def test_walks_through_a_table_without_an_index_are_put_off_and_new_rows_are_not
     assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
 
 
+@pytest.mark.parametrize("kind", MADE)
+def test_a_database_that_lies_in_its_log_alone_is_told_from_others(tmp_path: Path, kind: str) -> None:
+    schema, write = MADE[kind]
+    path = tmp_path / "data.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode = wal;" + schema)
+        write(database, 1, 3)
+        database.commit()
+        beside = claim(path, FORMATS)
+        before = [file.read_bytes() for file in sorted(tmp_path.iterdir())]
+        claim(path, FORMATS)
+        assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == before
+    alone = claim(path, FORMATS)
+    assert beside is not None
+    assert alone is not None
+    assert beside.format == alone.format == kind.replace("opencode-both", "opencode")
+
+
 def test_conversations_in_which_nothing_is_new_rest(
     store: Store, made: tuple[Path, sqlite3.Connection, Write], monkeypatch: pytest.MonkeyPatch
 ) -> None:
