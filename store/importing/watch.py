@@ -256,8 +256,7 @@ class Watching:
                 now = time.monotonic()
                 for path in [path for path, at in self._put_off.items() if at <= now]:
                     del self._put_off[path]
-                    if not self._import(path):
-                        self._settling.changed(path, now)
+                    self._settling.changed(path, now)
                 for path in noticed.changed:
                     self._settling.changed(_main_file(path), now)
                 if noticed.missed:

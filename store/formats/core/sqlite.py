@@ -68,8 +68,10 @@ def tables_of(path: Path, head: bytes) -> set[str]:
     if not head.startswith(MAGIC):
         return set()
     names: set[str] = set()
-    with suppress(sqlite3.Error, UnicodeError, OSError), closing(_looked_into(path)) as database:
+    with suppress(sqlite3.Error, UnicodeError, OSError), _looked_into(path) as (database, with_log):
         names = {str(name) for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if with_log:
+            return names
     # the newest tables may be in the log alone
     with suppress(OSError), _beside(path, _WAL).open("rb") as file:
         names |= {name.decode() for name in _created(head + file.read(_SEARCHED))}
@@ -81,7 +83,7 @@ def may_have(path: Path, wanted: Mapping[str, Set[str]]) -> bool:
 
     Two programs easily share names of tables, but not those of columns with them.
     """
-    with suppress(sqlite3.Error, UnicodeError, OSError), closing(_looked_into(path)) as database:
+    with suppress(sqlite3.Error, UnicodeError, OSError), _looked_into(path) as (database, _with_log):
         for table, columns in wanted.items():
             found = {row[0] for row in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
             if found and not found >= columns:
@@ -178,19 +180,24 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
         raise UsageError(f"{path.name} was written to while it was read")
 
 
-def _looked_into(path: Path) -> sqlite3.Connection:
-    """Open a database to see what it has: with its log, if the program that has it open is at work, else as it lies."""
+@contextmanager
+def _looked_into(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
+    """Open a database to see what it has: with its log, if the program that has it open is at work, else as it lies.
+
+    Yields whether that is with all that it has.
+    """
     logged, undone, shared = _sizes_beside(path)
-    if logged and shared and not undone:
-        database = _connect(path, _BESIDE_WRITERS)
+    takes_part = bool(logged and shared and not undone)
+    database = _connect(path, _BESIDE_WRITERS if takes_part else "immutable=1")
+    if takes_part:
         try:
             database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         except sqlite3.Error:
-            # nobody is at work who would have prepared the log for readers
+            # where nobody is at work, the log is not prepared for readers
             database.close()
-        else:
-            return database
-    return _connect(path, "immutable=1")
+            database, takes_part = _connect(path, "immutable=1"), False
+    with closing(database):
+        yield database, takes_part or not (logged or undone)
 
 
 def _sizes_beside(path: Path) -> tuple[int, ...]:
@@ -602,7 +609,7 @@ def quoted(identifier: str) -> str:
 News = tuple[Iterator[Row], dict[str, Mark]]
 """Lines of conversations, and the marks up to which these are all."""
 
-_REST = 300
+_REST = 500
 """Conversations in which nothing seems to be new rest for so many times the processor time of reading them."""
 
 

@@ -42,7 +42,7 @@ from store.formats.declared.inside import Item, cut, filled, on_one_line, units
 from store.formats.declared.lens import DeclaredLens, time_of
 from store.ids import hash_bytes
 
-_SHARE, _LONG_S = 100, 0.01
+_SHARE, _LONG_S = 200, 0.01
 """A walk through tables for what has changed that takes long is not repeated for so many times its processor time."""
 _FRAME, _AT, _NAME = "frame", "item", "name"
 """The parts of ``about`` that lines of a document and of its messages have: places, positions and keys."""
