@@ -229,8 +229,8 @@ class Watching:
         """Directories to import as a whole, and when."""
         self._put_off: dict[Path, float] = {}
         """Databases of which something was left out, and when to look at them again."""
-        self._alone: set[Path] = set()
-        """Files that are sessions by themselves, and were imported."""
+        self._databases: set[Path] = set()
+        """Those in which sessions were found at the last look."""
         self._failed: dict[Path, str] = {}
         """The last error of each path that could not be imported, so that it is logged once."""
         self._warned: set[str] = set()
@@ -303,8 +303,8 @@ class Watching:
             if self._is_unfinished(path, now):
                 self._settling.changed(path, now)
                 continue
-            # a file that was a session by itself still is
-            for session in [path] if path in self._alone else _sessions(path, roots):
+            # whose a database is takes longer to say than whether it has changed
+            for session in [path] if path in self._databases else _sessions(path, roots):
                 sessions.setdefault(session, []).append(path)
         for session, changed in sessions.items():
             began = time.monotonic()
@@ -343,8 +343,8 @@ class Watching:
             self._put_off[path] = time.monotonic() + report.put_off
         if report.conversations:
             self._told(report)
-        came = report.imported + report.grown + report.unchanged
-        (self._alone.add if came and path.is_file() else self._alone.discard)(path)
+        is_one = report.imported + report.grown + report.unchanged > 0 and _is_database(path)
+        (self._databases.add if is_one else self._databases.discard)(path)
         return True
 
     def _note(self, path: Path, reason: str) -> None:

@@ -2,10 +2,11 @@
 
 import json
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from store.importing.walk import claim
 from store.importing.watch import Notices, Watching
 from store.store import Store
 from tests.fusefs.tree.mounting import until, user
+from tests.store.importing import test_database_changes as databases
 
 SESSION = "0c7ab1de-0000-4000-8000-000000000001.jsonl"
 
@@ -109,20 +111,18 @@ def test_what_is_there_and_what_is_added_comes_in_once(watched: Watched) -> None
     assert watched.said(path) == all_lines
 
 
-def test_a_file_that_was_a_session_is_not_asked_again_whose_it_is(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = watched.path()
+def test_a_database_is_asked_once_whose_it_is(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = watched.path(name="data.db")
     asked: list[Path] = []
     monkeypatch.setattr(watch, "claim", lambda at, formats: asked.append(at) or claim(at, formats))
-    with watched.running():
-        for number in range(5):
-            write(path, lines(*(f"line {one}" for one in range(5)))[number : number + 1])
-            becomes(lambda: len(watched.said(path)), number + 1)
-        assert asked in ([], [path])
-        path.unlink()
-        write(path, lines("another"))
-        becomes(lambda: watched.said(path), lines("another"))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("PRAGMA journal_mode = wal;" + databases.GOOSE)
+        with watched.running():
+            for number in range(1, 5):
+                databases.goose(database, number, 2)
+                database.commit()
+                becomes(lambda: len(watched.store.library.conversations()), number)
+    assert asked in ([], [path])
 
 
 def test_a_home_that_appears_later_is_watched(watched: Watched) -> None:
