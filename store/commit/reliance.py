@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from store.ids import Hash, hash_key
+from store.ids import Hash, hash_key, hash_keys
 
 _LASTING_SECONDS = 3600.0
 
@@ -95,15 +95,17 @@ class Reliance:
         None if that may have changed since ``epoch``: look again. Blobs on their way into the packs have no epoch.
         With ``gone``, those that the space does not hold count, too.
         """
-        keys = {digest: hash_key(digest) for digest in found}
+        there = set(found)
+        keys = hash_keys(there)
         with self._lock:
             if epoch not in (None, self.epoch):
                 return None
-            region.keys.extend(keys.values())
+            region.keys.extend(keys)
             doomed, missing, lost = self._doomed, () if gone else self.gone, self.lost
-        if not doomed and not missing and not lost:
-            return set(keys)
-        return {digest for digest, key in keys.items() if key not in doomed and key not in missing and key not in lost}
+        if doomed or missing or lost:
+            each = zip(there, keys, strict=True)
+            return {one for one, key in each if key not in doomed and key not in missing and key not in lost}
+        return there
 
     def last(self, digest: Hash) -> None:
         """Rely for an hour on a blob that its owner may name only later."""

@@ -183,6 +183,8 @@ class _Run(Struct):
     """True if there are none, and are to be none."""
     scratch: Path | None = None
     """The folder for what is written of files that are no text, made once there is one: each costs a process."""
+    packed: dict[str, list[str]] = {}
+    """By the name of a format, those of the formats of files that hold such sessions compressed."""
     kept_open: ExitStack = field(default_factory=ExitStack)
     seen: dict[Path, _Seen] = {}
     arrived: set[bytes] = set()
@@ -404,7 +406,8 @@ class _Run(Struct):
     def _known_elsewhere(self, source: Source, format_: Format, prepared: Records | None) -> Known | None:
         """Return the conversation of a session that came in compressed, and lies there as lines, or was elsewhere."""
         path = path_text(source.path.with_name(source.path.name + zstd.SUFFIX))
-        packed = [one.name for one in self.formats if one.unpacked == format_.name]
+        if (packed := self.packed.get(format_.name)) is None:
+            packed = self.packed[format_.name] = [one.name for one in self.formats if one.unpacked == format_.name]
         entries = (entry for name in packed for entry in self.store.catalogue.by_origin("part", name, path))
         return next(map(Known, entries), None) or self.moved.to(
             format_, source, packed=packed, whole=prepared.at_once() if prepared is not None else None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import store.disk.head_format as heads
 from store.errors import DamageError
-from store.ids import Hash, hash_key, type_tag
+from store.ids import Hash, hash_key, hash_keys, type_tag
 from store.index.database import DERIVED_FROM_LOGS, Database, among, put
 from store.index.frames import file_frames
 from store.paths import REMOTE
@@ -107,7 +107,9 @@ class Index:
         ``sketches`` has the last blob with each feature. ``hold`` as of :meth:`Database.writing`: without, StoreFull
         where that has no room.
         """
-        rows = [(hash_key(digest), *place) for digest, place in places]
+        placed = list(places)
+        keys = hash_keys([digest for digest, _place in placed])
+        rows = [(key, *place) for key, (_digest, place) in zip(keys, placed, strict=True)]
         if rows or packs or sketches:
             with self.db.writing(hold=hold) as sql:
                 _add(sql, rows, packs)
@@ -195,15 +197,17 @@ class Index:
         if len(digests) == 1:
             places = self.places_of(hash_key(digests[0]))
             return {digests[0]: places} if places else {}
-        keys = {digest: hash_key(digest) for digest in digests}
-        wanted = list(set(keys.values()))
+        keys = hash_keys(digests)
+        wanted = list(set(keys))
         by_key: dict[int, list[BlobPlace]] = {}
         for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
             marks, some = among(wanted[start : start + _LOOKUPS_AT_ONCE])
             rows = self.db.query(f"SELECT key, pack, offset, member FROM blobs WHERE key IN ({marks})", some)
             for key, pack, offset, member in rows:
                 by_key.setdefault(key, []).append((pack, offset, member))
-        return {digest: by_key[key] for digest, key in keys.items() if key in by_key}
+        if not by_key:
+            return {}
+        return {digest: by_key[key] for digest, key in zip(digests, keys, strict=True) if key in by_key}
 
     def places_of(self, key: int) -> list[BlobPlace]:
         """Return the places that may hold a blob, by the key of its hash."""
