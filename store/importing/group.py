@@ -278,7 +278,8 @@ class Appender:
         return self._store.blobs.blob(alias[2]) if alias else self._store.contents.aliased(algorithm, digest)
 
 
-_BYTES = 4 << 20
+_BYTES = 16 << 20
+"""The bytes of sessions that are committed together: each commit touches most pages of a large index."""
 _SESSIONS = 256
 
 
