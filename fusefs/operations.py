@@ -42,7 +42,7 @@ from fusefs.tree.snapshots import SnapshotFile
 from fusefs.tree.tree import Tree
 from fusefs.tree.view_node import ViewDirectory, ViewNode
 from fusefs.tree.waiting import Later
-from store.errors import DamageError, Missing
+from store.errors import Away, ConvfsError, DamageError, Missing
 from store.filenames import NAME_MAX
 
 log = logging.getLogger(__name__)
@@ -455,7 +455,32 @@ class Operations(pyfuse3.Operations):
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def open(self, inode: int, flags: int, ctx: RequestContext) -> Coroutine[Any, Any, FileInfo]:
-        return (self._begin_to_write if flags & _WRITING else self._begin_to_read)(inode, flags, ctx)
+        if not flags & _WRITING:
+            return self._begin_to_read(inode, flags, ctx)
+        return (self._begin_to_write if self._all_is_here else self._fetch_to_write)(inode, flags, ctx)
+
+    async def _fetch_to_write(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        await self._fetched(inode)
+        return await self._begin_to_write(inode, flags, ctx)
+
+    @property
+    def _all_is_here(self) -> bool:
+        """True if nothing has to be fetched for a change: whoever makes one waits for that, and all others with it."""
+        return self.tree.store.files.packs.remote is None
+
+    @question
+    def _fetched(self, inode: int, name: bytes | None = None) -> None:
+        """Have the record here whose file is about to be changed: an inode, or a name in it. May raise Away."""
+        self._in_order(inode)
+        try:
+            node = self.router.node(inode) if name is None else self.gestures.find(self._directory(inode, name), name)
+            if isinstance(node, EventFile) and node.ino not in self.tree.served:
+                self.tree.store.contents.payload(node.row.turn)
+        except Away:
+            raise
+        except ConvfsError:
+            # whoever changes it is told
+            return
 
     @handler
     def _begin_to_read(self, inode: int, _flags: int, ctx: RequestContext) -> FileInfo:
@@ -685,8 +710,33 @@ class Operations(pyfuse3.Operations):
     def rmdir(self, parent_inode: int, name: bytes, _ctx: RequestContext) -> None:
         self.gestures.rmdir(self._directory(parent_inode, name), name)
 
-    @change(1, 3)
     def rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> Coroutine[Any, Any, None]:
+        begin = self._rename if self._all_is_here else self._fetch_to_rename
+        return begin(parent_inode_old, name_old, parent_inode_new, name_new, flags, ctx)
+
+    async def _fetch_to_rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> None:
+        # by this, programs put a new file in the place of an event's
+        await self._fetched(parent_inode_new, name_new)
+        await self._rename(parent_inode_old, name_old, parent_inode_new, name_new, flags, ctx)
+
+    @change(1, 3)
+    def _rename(
         self,
         parent_inode_old: int,
         name_old: bytes,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from store.importing.importer import Importer
 from store.shared import remote
 from store.shared.space import Place
 from store.store import Store
-from tests.fusefs.tree.mounting import errno_of, mounted
+from tests.fusefs.tree.mounting import add, errno_of, mounted, user
 from tests.proxy import Proxy
 from tests.servers import S3, Postgres
 from tests.spaces import let_in, until
@@ -129,6 +130,59 @@ def test_a_mount_goes_on_while_a_bucket_does_not_answer(
             assert time.monotonic() < ends
             time.sleep(0.2)
         assert [len(path.read_bytes()) > 1_000_000 for path in transcripts] == [True] * SESSIONS
+
+
+def put_in_place(path: Path, text: str) -> None:
+    """Save a file as many editors do."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.rename(path)
+
+
+@pytest.mark.parametrize("save", [Path.write_text, put_in_place])
+@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
+def test_others_save_while_somebody_begins_to_change_what_is_yet_to_be_fetched(
+    postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path, save: Callable[[Path, str], object]
+) -> None:
+    place, name = Place(postgres=postgres.url(), objects=s3.url), f"changed-{save.__name__}"
+    remote.init(place, name)
+    a, b = memory_path / "a", memory_path / "b"
+    remote.join(place, name, a, "a")
+    with Store.open(a, renderer=FileRenderer()) as store:
+        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
+    with ExitStack() as held:
+        line = held.enter_context(Proxy(s3.port))
+        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+        with Store.open(b, renderer=FileRenderer()) as store:
+            # so that all that is listed is there
+            assert len(store.library.conversations("shop")) == SESSIONS
+            add(store, [user("Of this machine", 1)], name="own")
+        shutil.rmtree(b / paths.CACHE)
+        mount = held.enter_context(mounted(b))
+        [own] = mount.root.glob("conversations/*/own/events/00001-user.md")
+        [far] = mount.root.glob("conversations/shop/*question-0/events/00001-user.md")
+        text = own.read_text()
+        line.stall()
+        failed: list[int] = []
+        thread = threading.Thread(target=lambda: failed.append(errno_of(lambda: save(far, "Never mind\n"))))
+        began = time.monotonic()
+        thread.start()
+        saves, waited = 0, []
+        while thread.is_alive():
+            asked = time.monotonic()
+            assert not (own.parent / f"nothing-{saves}").exists()
+            own.write_text(f"{text}{saves}\n")
+            saves += 1
+            waited.append(time.monotonic() - asked)
+            time.sleep(0.05)
+        thread.join()
+        assert failed == [errno.EIO]
+        assert saves > 3
+        assert max(waited) < (time.monotonic() - began) / 2
+        assert own.read_text() == f"{text}{saves - 1}\n"
+        line.heal()
+        until(lambda: errno_of(lambda: save(far, far.read_text().replace("Question", "Answer"))) == 0)
+        assert "Answer 0?" in far.read_text()
 
 
 @pytest.mark.logs("is not here|cannot be reached", sometimes=True)
