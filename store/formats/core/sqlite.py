@@ -400,9 +400,9 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
 
 
 def last_row(database: sqlite3.Connection, table: str) -> tuple[object, ...]:
-    """Return the row of a table that has the highest number; nothing if there is none."""
-    found = database.execute(f"SELECT * FROM {quoted(table)} ORDER BY rowid DESC LIMIT 1").fetchone()
-    return found or ()
+    """Return the row of a table that has the highest number; nothing if there is none, or it is damaged."""
+    query = f"SELECT * FROM {quoted(table)} WHERE rowid = (SELECT max(rowid) FROM {quoted(table)})"
+    return next((tuple(found.values()) for found in dictionaries(database, query)), ())
 
 
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
