@@ -130,6 +130,9 @@ class Appender:
 
     def see_prepared(self, seen: Seen) -> None:
         """Take over how the next records of those that are prepared are seen, before they are appended."""
+        if self._chain is None:
+            # where nothing is drawn, nothing is seen of records that are not prepared, either
+            return
         self.sums = None
         self._seen += seen.count
         self.last_ms = max(self.last_ms, seen.time_ms)

@@ -93,6 +93,19 @@ def test_the_store_is_the_same_with_and_without_help(
         assert one == other
 
 
+def test_it_is_the_same_where_nothing_draws(
+    tmp_path: Path, sessions: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "helped") as store:
+        first, with_help = told(Importer(store).run([sessions])), content(store)
+        updated = {path: by_source(store, path).updated_ms for path in sessions.rglob("*.jsonl")}
+    helped_by(monkeypatch, 0)
+    with Store.open(tmp_path / "alone") as store:
+        assert told(Importer(store).run([sessions])) == first
+        assert content(store) == with_help
+        assert {path: by_source(store, path).updated_ms for path in updated} == updated
+
+
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
 def test_files_of_every_tool_come_in_the_same(
     tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
