@@ -8,7 +8,6 @@ which does it while the next ones are cut and compressed.
 """
 
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -77,6 +76,7 @@ class Packer:
     def __init__(self, journals: Path) -> None:
         """Start one for the journals in a directory."""
         # here, as few commit so much that they start one
+        import socket
         import subprocess
 
         own, its = socket.socketpair()
