@@ -1,7 +1,7 @@
 """The disk is full or fails at every step of every way to save: the program is told, and nothing is lost.
 
-Every second step of every way is tried (the odd ones of one way, the even ones of the next), with one of three faults
-in turn: the disk is full for once, it fails for once, it is full for as long as the program runs.
+Every fourth step of every way is tried, another of each four from way to way, with one of three faults in turn: the
+disk is full for once, it fails for once, it is full for as long as the program runs.
 ``CONVFS_LARGE_TESTS=1`` tries all three at every step.
 """
 
@@ -34,7 +34,7 @@ def test_at_every_step(all_here: list[Bench], prepared: Path, way: Way) -> None:
         faults = FAULTS if LARGE else FAULTS[first : first + 1]
         return min(failed(here, known, prepared, Fault(at, kind, lasting)) for kind, lasting in faults)
 
-    at_every_step(all_here, run, first=1 if LARGE else 1 + WAYS.index(way) % 2, every=1 if LARGE else 2)
+    at_every_step(all_here, run, first=1 if LARGE else 1 + WAYS.index(way) % 4, every=1 if LARGE else 4)
 
 
 def failed(here: Bench, known: Known, template: Path, fault: Fault) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.editors.place import MountedPlace, Place
 
 FSSTRESS = Path(__file__).with_name("fsstress.py")
-COUNT = int(os.environ.get("CONVFS_TEST_FSSTRESS", "2000"))
+COUNT = int(os.environ.get("CONVFS_TEST_FSSTRESS") or ("2000" if "CONVFS_LARGE_TESTS" in os.environ else "1000"))
 SEED = os.environ.get("CONVFS_TEST_FSSTRESS_SEED", "1")
 
 

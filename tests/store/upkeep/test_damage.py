@@ -1,6 +1,6 @@
 """Any byte of any file changes: every answer is right or a ConvfsError, and fsck says what is wrong.
 
-``CONVFS_DAMAGED_PLACES`` sets at how many places of each file.
+``CONVFS_DAMAGED_PLACES`` sets at how many places of each file; with ``CONVFS_LARGE_TESTS=1`` it is 30.
 """
 
 import os
@@ -22,7 +22,7 @@ from tests.model import freeze, instead
 from tests.store.upkeep.everything import Answers, ask, differing, fill, questions
 
 KINDS = {"turns.log": file_header.TURN_LOG, "heads.log": file_header.HEAD_LOG}
-PLACES = int(os.environ.get("CONVFS_DAMAGED_PLACES", "30"))
+PLACES = int(os.environ.get("CONVFS_DAMAGED_PLACES") or ("30" if os.environ.get("CONVFS_LARGE_TESTS") == "1" else "10"))
 Harm = Callable[[bytearray, random.Random], None]
 
 pytestmark = pytest.mark.of_one_machine("of copies of a replica one takes part in the space")
