@@ -190,11 +190,15 @@ class Workers:
 class Asked:
     """Something that was asked of the whole store, and what came of it. ``changes`` is what the tree counts."""
 
+    is_whole = True
+    """False if something could not be looked at: it is looked for again, whether or not anything has changed.
+
+    The work says so, which may be done before this is made.
+    """
+
     def __init__(self, work: Work[Any], changes: int) -> None:
         self.work = work
         self.changes = changes
-        self.is_whole = True
-        """False if something could not be looked at: it is looked for again, whether or not anything has changed."""
         self.asked = 0.0
         """When somebody asked for it last, by the monotonic clock."""
 
