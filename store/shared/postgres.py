@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 # what it warns of are lost connections, and who loses one is told by an error
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
-VERSION = 3
+VERSION = 4
 """The version of :data:`SCHEMA`: it rises with each change. Earlier ones did not say theirs."""
 SCHEMA: LiteralString = """
 CREATE SCHEMA IF NOT EXISTS convfs;
@@ -223,12 +223,12 @@ BEGIN
 END
 $$;
 
--- Held until the end of the transaction: nobody else appends.
+-- Held until the end of the transaction: nobody else appends. Records may be added meanwhile, as those of packs.
 CREATE OR REPLACE FUNCTION convfs.take_turn(of_space bytea) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = convfs, pg_temp AS $$
 BEGIN
     PERFORM require(of_space, 'writer');
-    PERFORM FROM space WHERE id = of_space FOR UPDATE;
+    PERFORM FROM space WHERE id = of_space FOR NO KEY UPDATE;
 END
 $$;
 
@@ -514,6 +514,9 @@ class Postgres:
         self._last: Entry | None = None
         """The last entry that is known to be there."""
         self._listening: Connection[tuple[Any, ...]] | None = None
+        self._turns: Postgres | None = None
+        """Takes this replica's turns, by a connection of its own: once it has had one, it may soon need others."""
+        self._has_turn = False
         self._stays = False
         """True once somebody has waited for entries of others: from then on they are listened for."""
         self._told = 0.0
@@ -571,6 +574,13 @@ class Postgres:
     # -- entries ---------------------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> Sequence[Entry]:
+        others = self._turns._append(entry) if self._turns is not None and self._has_turn else self._append(entry)
+        if not others:
+            self._last = entry
+            os.eventfd_write(self._placed, 1)
+        return self._following(entry.prev, others)
+
+    def _append(self, entry: Entry) -> Sequence[Entry]:
         def ask(connection: Connection[tuple[Any, ...]]) -> Sequence[Entry]:
             in_turn = connection.info.transaction_status == TransactionStatus.INTRANS
             # who has the turn knows all that is there, and is not refused: it ends in the same round trip
@@ -585,11 +595,7 @@ class Postgres:
                     connection.execute("COMMIT")
             return _entries(placed)
 
-        others = self._ask(ask, _ANSWER_SECONDS)
-        if not others:
-            self._last = entry
-            os.eventfd_write(self._placed, 1)
-        return self._following(entry.prev, others)
+        return self._ask(ask, _ANSWER_SECONDS)
 
     def entries(self, after: int) -> Sequence[Entry]:
         found = self._ask(
@@ -646,15 +652,22 @@ class Postgres:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        with self._lock:
-            self._ask(self._begin_turn)
-            try:
-                yield
-            finally:
-                connection = self._connection
-                if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
-                    with suppress(Unreachable):
-                        self._ask(lambda connection: connection.execute("ROLLBACK"))
+        # Whoever has it may wait for a thread of its machine that publishes. That goes on asking meanwhile, and what it
+        # publishes stays if the turn does not end well.
+        if self._turns is None:
+            self._turns = Postgres(self._url, self._name)
+        turns = self._turns
+        turns._last = self._last
+        turns._ask(self._begin_turn)
+        self._has_turn = True
+        try:
+            yield
+        finally:
+            self._has_turn = False
+            connection = turns._connection
+            if connection is not None and connection.info.transaction_status != TransactionStatus.IDLE:
+                with suppress(Unreachable):
+                    turns._ask(lambda connection: connection.execute("ROLLBACK"))
 
     def _begin_turn(self, connection: Connection[tuple[Any, ...]]) -> None:
         # In one round trip. Should this machine stop here, the server ends its turn.
@@ -751,6 +764,8 @@ class Postgres:
         return self._listening
 
     def wake(self) -> None:
+        if self._turns is not None:
+            self._turns.wake()
         self._closed.set()
         self._asking.set()
         os.eventfd_write(self._woken, 1)
@@ -759,6 +774,8 @@ class Postgres:
 
     def close(self) -> None:
         """Let go of the server."""
+        if self._turns is not None:
+            self._turns.close()
         self._closed.set()
         self._asking.set()
         with self._lock:

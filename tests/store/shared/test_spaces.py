@@ -605,6 +605,30 @@ def test_who_has_the_turn_is_not_overtaken(team: Team) -> None:
     second.close()
 
 
+def test_what_is_asked_of_a_space_does_not_wait_for_a_turn_of_the_same_replica(any_team: Team) -> None:
+    """Whoever has the turn may wait for a thread that publishes packs."""
+    space, other = connect(any_team.place, any_team.name), connect(any_team.place, any_team.name)
+    told: list[object] = []
+
+    def publish() -> None:
+        told.append(space.records.swap("pack/00000000000000000007", 0, b"{}"))
+        told.append([record.key for record in space.records.records("pack/")])
+
+    with space.log.turn():
+        thread = threading.Thread(target=publish, daemon=True)
+        thread.start()
+        thread.join(20)
+        assert told == [True, ["pack/00000000000000000007"]]
+        assert not space.log.entries(0)
+    # it is no part of the turn, which has come to nothing
+    assert other.records.record("pack/00000000000000000007").value == b"{}"
+    with space.log.turn():
+        assert not space.log.append(entry(0, 1))
+    assert not other.log.append(entry(1, 2))
+    space.close()
+    other.close()
+
+
 def test_damaged_files_of_a_replica_are_told_or_made_anew(team: Team) -> None:
     a = team.open("a")
     context = a.contexts.create().context

@@ -27,7 +27,10 @@ from tests.spaces import until
 from tests.store.shared.test_archive import archive
 
 FROZEN = Path(__file__).parents[2] / "frozen"
-SCHEMAS = {3: "500e44ba16b01c41a433ac3f1232b8515bbf18f24d60bf8c83d91be173a03cef"}
+SCHEMAS = {
+    3: "500e44ba16b01c41a433ac3f1232b8515bbf18f24d60bf8c83d91be173a03cef",
+    4: "d274ba2d5abb291e953e84dbe03aaafd329662f9237571f6ffbe3501d8b51700",
+}
 """The SHA-256 of each schema that says its version. A server that has one keeps it until the number rises."""
 SECRET = b"sk-live-4f9c2d71aa0e"
 
