@@ -493,6 +493,17 @@ def _connection(url: str) -> Connection[tuple[Any, ...]]:
     return connection
 
 
+def _usable(connection: Connection[tuple[Any, ...]]) -> bool:
+    """Return whether a connection can be used after an error, outside of any transaction; if not, it is closed."""
+    if not (connection.closed or connection.broken):
+        # one that is lost in the middle of a pipeline cannot even end that
+        with suppress(psycopg.Error):
+            connection.rollback()
+            return True
+    connection.close()
+    return False
+
+
 def _line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
@@ -811,20 +822,18 @@ class Postgres:
                     raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
                 except psycopg.errors.InsufficientPrivilege as error:
                     if connection is not None:
-                        connection.rollback()
+                        _usable(connection)
                     raise Unreachable(f"the space {self._name} refuses it: {error.diag.message_primary}") from None
                 except psycopg.errors.ObjectNotInPrerequisiteState as error:
                     if connection is not None:
-                        connection.rollback()
+                        _usable(connection)
                     raise Outdated(f"the space {self._name}: {error.diag.message_primary}") from None
                 except psycopg.Error as error:
                     was_connected = connection is not None
-                    if connection is not None and (connection.closed or connection.broken):
-                        self._connection = None
-                    elif connection is not None:
+                    if connection is not None and _usable(connection):
                         # the server has refused: asking once more changes nothing
-                        connection.rollback()
                         raise self._unreachable(error) from error
+                    self._connection = None
                     now = time.monotonic()
                     is_late = limit is not None and now > began + limit
                     again = now < until if lost else was_connected

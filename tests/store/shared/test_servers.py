@@ -14,6 +14,7 @@ import pytest
 from fusefs.cli.main import main
 from store.errors import NotFound, Unreachable, UsageError
 from store.shared import bucket, postgres, remote, replica
+from store.shared import postgres as client
 from store.shared.space import Place
 from store.store import Store
 from tests.servers import S3, Postgres, free_ports
@@ -83,6 +84,27 @@ def test_who_opens_a_replica_for_a_moment_asks_its_server_little(
     assert len(connected) == 1, asked
     assert len(asked) <= 11, asked
     assert sum("'redaction'" in one for one in asked) == 1
+
+
+def test_a_connection_that_is_lost_in_the_middle_of_a_pipeline_is_made_anew(
+    memory_path: Path, postgres: Postgres
+) -> None:
+    place = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    remote.init(place, "lost")
+    server = client.Postgres(postgres.url(), "lost")
+    connections: list[object] = []
+
+    def ask(connection: psycopg.Connection[Any]) -> None:
+        connections.append(connection)
+        connection.execute("BEGIN")
+        connection.pgconn.enter_pipeline_mode()
+        raise psycopg.OperationalError("the server has gone")
+
+    with pytest.raises(Unreachable, match="has gone"):
+        server._ask(ask)
+    assert len(connections) == 2
+    assert not server.entries(0)
+    server.close()
 
 
 def test_the_environment_may_name_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
