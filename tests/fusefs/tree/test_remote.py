@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,18 +50,25 @@ def sessions(directory: Path) -> list[Path]:
     return paths
 
 
-@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
-def test_a_search_says_what_it_could_not_look_at(
-    postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
-) -> None:
-    place, name = Place(postgres=postgres.url(), objects=s3.url), "searched"
+@contextmanager
+def far_away(
+    postgres: Postgres, s3: S3, directory: Path, name: str, files: Sequence[Path]
+) -> Iterator[tuple[Path, Proxy]]:
+    """Give a replica that has read nothing of the files that another has imported, and its line to the bucket."""
+    place = Place(postgres=postgres.url(), objects=s3.url)
     remote.init(place, name)
-    a, b = memory_path / "a", memory_path / "b"
+    a, b = directory / "a", directory / "b"
     remote.join(place, name, a, "a")
     with Store.open(a, renderer=FileRenderer()) as store:
-        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
+        assert Importer(store).run(files).imported == len(files)
     with Proxy(s3.port) as line:
         let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+        yield b, line
+
+
+@pytest.mark.logs("is not here|cannot be reached", sometimes=True)
+def test_a_search_says_what_it_could_not_look_at(postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path) -> None:
+    with far_away(postgres, s3, memory_path, "searched", sessions(tmp_path)) as (b, line):
         with Store.open(b, renderer=FileRenderer()):
             # it knows of all, and has read nothing
             pass
@@ -91,15 +98,7 @@ def test_a_search_says_what_it_could_not_look_at(
 def test_a_mount_goes_on_while_a_bucket_does_not_answer(
     postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
 ) -> None:
-    place, name = Place(postgres=postgres.url(), objects=s3.url), "mounted"
-    remote.init(place, name)
-    a, b = memory_path / "a", memory_path / "b"
-    remote.join(place, name, a, "a")
-    with Store.open(a, renderer=FileRenderer()) as store:
-        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
-    with ExitStack() as held:
-        line = held.enter_context(Proxy(s3.port))
-        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+    with far_away(postgres, s3, memory_path, "mounted", sessions(tmp_path)) as (b, line), ExitStack() as held:
         with Store.open(b, renderer=FileRenderer()) as store:
             # so that all that is listed is there
             assert len(store.library.conversations("shop")) == SESSIONS
@@ -144,15 +143,10 @@ def put_in_place(path: Path, text: str) -> None:
 def test_others_save_while_somebody_begins_to_change_what_is_yet_to_be_fetched(
     postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path, save: Callable[[Path, str], object]
 ) -> None:
-    place, name = Place(postgres=postgres.url(), objects=s3.url), f"changed-{save.__name__}"
-    remote.init(place, name)
-    a, b = memory_path / "a", memory_path / "b"
-    remote.join(place, name, a, "a")
-    with Store.open(a, renderer=FileRenderer()) as store:
-        assert Importer(store).run(sessions(tmp_path)).imported == SESSIONS
-    with ExitStack() as held:
-        line = held.enter_context(Proxy(s3.port))
-        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+    with (
+        far_away(postgres, s3, memory_path, f"changed-{save.__name__}", sessions(tmp_path)) as (b, line),
+        ExitStack() as held,
+    ):
         with Store.open(b, renderer=FileRenderer()) as store:
             # so that all that is listed is there
             assert len(store.library.conversations("shop")) == SESSIONS
@@ -189,20 +183,13 @@ def test_others_save_while_somebody_begins_to_change_what_is_yet_to_be_fetched(
 def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
     postgres: Postgres, s3: S3, memory_path: Path, tmp_path: Path
 ) -> None:
-    place, name = Place(postgres=postgres.url(), objects=s3.url), "known"
-    remote.init(place, name)
-    a, b = memory_path / "a", memory_path / "b"
-    remote.join(place, name, a, "a")
     talk = Talk()
     talk.read("/garden/beds.txt", ROSES)
     talk.edit("/garden/beds.txt", "mint", "basil")
     (tmp_path / "s.jsonl").write_text("\n".join(talk.lines) + "\n")
-    with Store.open(a, renderer=FileRenderer()) as store:
-        # in one pack with one that is large: small ones are fetched at once
-        assert Importer(store).run([tmp_path / "s.jsonl", sessions(tmp_path)[0]]).imported == 2
-    with ExitStack() as held:
-        line = held.enter_context(Proxy(s3.port))
-        let_in(a, b, "b", structs.replace(place, objects=s3.url.replace(f":{s3.port}", f":{line.port}")))
+    # in one pack with one that is large: small ones are fetched at once
+    files = [tmp_path / "s.jsonl", sessions(tmp_path)[0]]
+    with far_away(postgres, s3, memory_path, "known", files) as (b, line), ExitStack() as held:
         with Store.open(b, renderer=FileRenderer()):
             # it knows of all, and has read nothing
             pass
