@@ -27,6 +27,9 @@ from store.upkeep.fsck import fsck
 from tests.store.importing.helped import helped_by, write_sessions
 from tests.store.importing.sessions import lines, long_lines, session
 
+# a replica leaves what would have to be fetched to the jobs of its daemon
+pytestmark = pytest.mark.of_one_machine
+
 SECRET = b"sk-sesame-0123456789abcdef"
 
 
