@@ -126,13 +126,15 @@ class _Changed:
             taken = list(islice(self._contexts, most))
             for context in taken:
                 del self._contexts[context]
-            if not self._contexts:
+            # once closed, it stays awake until it looks
+            if not self._contexts and not self.closed.is_set():
                 self._something.clear()
             return taken
 
     def close(self) -> None:
         """Wake the thread, to end."""
-        self.closed.set()
+        with self._lock:
+            self.closed.set()
         self._something.set()
 
 

@@ -174,6 +174,7 @@ def test_a_file_that_is_written_to_meanwhile_is_not_kept(
 
 @pytest.mark.parametrize("name", ["rendition-abcdefgh", "restored-a_b1c2d3", "redacted-aaaaaaaa", ".convfs-01234567"])
 def test_what_an_interrupted_import_left_goes_when_the_store_is_opened(tmp_path: Path, name: str) -> None:
+    Store.open(tmp_path / "other").close()
     scratch = tmp_path / "other" / "scratch"
     for path in (scratch / name / "lines", scratch / "restored-notes" / "mine"):
         path.parent.mkdir(parents=True)

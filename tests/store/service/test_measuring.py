@@ -1,5 +1,6 @@
 """Appended turns are measured in the background."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,3 +106,15 @@ def test_a_record_that_cannot_be_read_ends_the_measuring_for_now(
         context = store.contexts.create(metadata={"project": "p", "name": "n"}).context
         store.contexts.append_many(context, [Append(b"%d" % number, TYPE) for number in range(300)])
         assert store.library.measure_some(context, 100)
+
+
+def test_whoever_follows_changes_ends_though_that_is_said_while_it_takes_some() -> None:
+    changed = module._Changed()
+    changed.put(1)
+    assert changed.wait(0)
+    changed.close()
+    assert changed.take(8) == [1]
+    thread = threading.Thread(target=changed.wait, args=(0,), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
