@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count
-from typing import Any
+from typing import Any, TypeVar
 
 import pyfuse3
 import trio
@@ -46,6 +46,8 @@ from store.errors import Away, ConvfsError, DamageError, Missing
 from store.filenames import NAME_MAX
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _BLOCK = 4096
 _TOLD = 8192
@@ -457,11 +459,15 @@ class Operations(pyfuse3.Operations):
     def open(self, inode: int, flags: int, ctx: RequestContext) -> Coroutine[Any, Any, FileInfo]:
         if not flags & _WRITING:
             return self._begin_to_read(inode, flags, ctx)
-        return (self._begin_to_write if self._all_is_here else self._fetch_to_write)(inode, flags, ctx)
+        begin = partial(self._begin_to_write, inode, flags, ctx)
+        return begin() if self._all_is_here else self._once_fetched(begin, inode)
 
-    async def _fetch_to_write(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
-        await self._fetched(inode)
-        return await self._begin_to_write(inode, flags, ctx)
+    async def _once_fetched(
+        self, begin: Callable[[], Coroutine[Any, Any, T]], inode: int, name: bytes | None = None
+    ) -> T:
+        """Begin a change once what :meth:`_fetched` says is here."""
+        await self._fetched(inode, name)
+        return await begin()
 
     @property
     def _all_is_here(self) -> bool:
@@ -719,21 +725,9 @@ class Operations(pyfuse3.Operations):
         flags: int,
         ctx: RequestContext,
     ) -> Coroutine[Any, Any, None]:
-        begin = self._rename if self._all_is_here else self._fetch_to_rename
-        return begin(parent_inode_old, name_old, parent_inode_new, name_new, flags, ctx)
-
-    async def _fetch_to_rename(
-        self,
-        parent_inode_old: int,
-        name_old: bytes,
-        parent_inode_new: int,
-        name_new: bytes,
-        flags: int,
-        ctx: RequestContext,
-    ) -> None:
+        begin = partial(self._rename, parent_inode_old, name_old, parent_inode_new, name_new, flags, ctx)
         # by this, programs put a new file in the place of an event's
-        await self._fetched(parent_inode_new, name_new)
-        await self._rename(parent_inode_old, name_old, parent_inode_new, name_new, flags, ctx)
+        return begin() if self._all_is_here else self._once_fetched(begin, parent_inode_new, name_new)
 
     @change(1, 3)
     def _rename(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -131,8 +131,11 @@ def on_trial(root: Path) -> Iterator[Path]:
 
     from store.disk.files import temporary_folder
 
-    with ExitStack() as held:
-        yield root if exists(root) else held.enter_context(temporary_folder(Path(gettempdir())))
+    if exists(root):
+        yield root
+        return
+    with temporary_folder(Path(gettempdir())) as folder:
+        yield folder
 
 
 @contextmanager

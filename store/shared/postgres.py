@@ -493,8 +493,8 @@ def _connection(url: str) -> Connection[tuple[Any, ...]]:
     return connection
 
 
-def _usable(connection: Connection[tuple[Any, ...]]) -> bool:
-    """Return whether a connection can be used after an error, outside of any transaction; if not, it is closed."""
+def _roll_back(connection: Connection[tuple[Any, ...]]) -> bool:
+    """End the transaction of a connection after an error; return whether it can be used: if not, it is closed."""
     if not (connection.closed or connection.broken):
         # one that is lost in the middle of a pipeline cannot even end that
         with suppress(psycopg.Error):
@@ -822,15 +822,15 @@ class Postgres:
                     raise Unreachable(f"{error.diag.message_primary}, which this replica has") from None
                 except psycopg.errors.InsufficientPrivilege as error:
                     if connection is not None:
-                        _usable(connection)
+                        _roll_back(connection)
                     raise Unreachable(f"the space {self._name} refuses it: {error.diag.message_primary}") from None
                 except psycopg.errors.ObjectNotInPrerequisiteState as error:
                     if connection is not None:
-                        _usable(connection)
+                        _roll_back(connection)
                     raise Outdated(f"the space {self._name}: {error.diag.message_primary}") from None
                 except psycopg.Error as error:
                     was_connected = connection is not None
-                    if connection is not None and _usable(connection):
+                    if connection is not None and _roll_back(connection):
                         # the server has refused: asking once more changes nothing
                         raise self._unreachable(error) from error
                     self._connection = None
