@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def problems() -> Iterator[str]:
 
 _SECONDS = 10
 _NAMED = 3
+_PAUSES = (0.05, 0.2, 0.75)
+"""The seconds between attempts to unmount what is busy, although nobody is seen to use it."""
 
 
 def convfs_above(path: Path) -> Mount | None:
@@ -79,8 +82,26 @@ def mountpoint(directory: Path) -> Path:
 def unmount(path: Path, *, lazy: bool = False) -> None:
     """Unmount ``path``; if ``lazy``, even if it is in use or its daemon is dead.
 
-    Raises Conflict, with the processes that use it, if it is in use.
+    Raises Conflict, with the processes that use it, if it is in use. Who cannot be named is waited for, a second long.
     """
+    for pause in (*_PAUSES, None):
+        refused = _refused(path, lazy=lazy)
+        if refused is None or not mount_at(path):
+            return
+        if found := list(_users(path)):
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            raise Conflict(
+                f"{path} is in use by {', '.join(found[:_NAMED])}{more}: leave it, or end these, and try again"
+            )
+        if "busy" not in refused or pause is None:
+            break
+        # who used it has left since, or holds a mapping only
+        time.sleep(pause)
+    raise ConvfsError(f"{path} cannot be unmounted ({refused}): try `{visible.command('sudo', 'umount', path)}`")
+
+
+def _refused(path: Path, *, lazy: bool) -> str | None:
+    """Unmount with fusermount3; return the reason that it gives for not doing so, None if it does."""
     command = ["fusermount3", "-uz" if lazy else "-u", "--", path]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
@@ -90,13 +111,9 @@ def unmount(path: Path, *, lazy: bool = False) -> None:
         raise ConvfsError(
             f"{path} cannot be unmounted, fusermount3 hangs: end its daemon, see `convfs doctor`"
         ) from error
-    if not done.returncode or not mount_at(path):
-        return
-    if found := list(_users(path)):
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        raise Conflict(f"{path} is in use by {', '.join(found[:_NAMED])}{more}: leave it, or end these, and try again")
-    reason = done.stderr.strip() or f"fusermount3 exits with {done.returncode}"
-    raise ConvfsError(f"{path} cannot be unmounted ({reason}): try `{visible.command('sudo', 'umount', path)}`")
+    if not done.returncode:
+        return None
+    return done.stderr.strip() or f"fusermount3 exits with {done.returncode}"
 
 
 def _users(path: Path) -> Iterator[str]:

@@ -257,6 +257,26 @@ def test_a_mount_in_use_is_not_unmounted_and_the_user_is_named(user: User, mnt: 
     user.run("umount", mnt)
 
 
+_MAPPING = """
+import ctypes, sys, time
+map_ = ctypes.CDLL(None).mmap
+map_.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+with open(sys.argv[1]) as file:
+    map_(None, 1, 1, 2, file.fileno(), 0)
+print(flush=True)
+time.sleep(0.3)
+"""
+
+
+def test_a_mount_that_is_in_use_for_another_moment_is_unmounted(user: User, mnt: Path) -> None:
+    """What is mapped and not open keeps a mount busy, and no list of open files shows who has it."""
+    command = [sys.executable, "-c", _MAPPING, mnt / "README.md"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        user.run("umount", mnt)
+
+
 def test_after_a_daemon_was_killed_everything_goes_on(user: User, mnt: Path) -> None:
     daemon = holder(user)
     assert daemon is not None
