@@ -269,7 +269,7 @@ time.sleep(0.3)
 
 
 def test_a_mount_that_is_in_use_for_another_moment_is_unmounted(user: User, mnt: Path) -> None:
-    """What is mapped and not open keeps a mount busy, and no list of open files shows who has it."""
+    """A file that is mapped and not open keeps a mount busy, and no list of open files shows who has it."""
     command = [sys.executable, "-c", _MAPPING, mnt / "README.md"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
