@@ -100,32 +100,30 @@ def assistant(line: JsonObject, before: Before) -> Shown:
     content = message.get("content")
     into = ClaudeContent(line=line)
     kind = Kind.RECORD
-    if isinstance(content, str):
-        into.blocks.append(Block("text", content, path=_CONTENT))
-        kind = Kind.ASSISTANT
     parts = as_list(content)
+    if content is not parts:
+        into.add(content, _CONTENT)
+        kind = Kind.ASSISTANT if into.blocks else kind
     for at, part in enumerate(parts):
-        if not isinstance(part, dict):
-            continue
         path = (*_CONTENT, at)
-        match part.get("type"):
-            case "text":
-                if isinstance(text := part.get("text"), str):
-                    into.blocks.append(Block("text", text, path=(*path, "text")))
-                    kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
-            case "thinking":
-                if text := as_text(part.get("thinking")):
+        match part:
+            case {"type": "text", "text": str(text)}:
+                into.blocks.append(Block("text", text, path=(*path, "text")))
+                kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
+            case {"type": "thinking", "thinking": str(text)}:
+                if text:
                     into.text(text, (*path, "thinking"), "thinking" if len(parts) > 1 else "")
                     kind = kind or Kind.REASONING
-            case "redacted_thinking":
+            case {"type": "redacted_thinking"}:
                 continue
-            case str(called) if called in CALLS:
-                label = into.call(part, path, "name", "id")
-                into.blocks += argument_blocks(part.get("input"), (*path, "input"), label)
+            case {"type": str(called)} if called in CALLS:
+                call = as_object(part)
+                label = into.call(call, path, "name", "id")
+                into.blocks += argument_blocks(call.get("input"), (*path, "input"), label)
                 kind = Kind.TOOL_CALL
             case _:
                 into.add_json(part, path)
-                kind = kind or Kind.ASSISTANT
+                kind = kind or (Kind.ASSISTANT if into.blocks else kind)
     if kind is Kind.RECORD:
         return BOOKKEEPING
     into.places["model"], into.places["stop_reason"] = ("message", "model"), ("message", "stop_reason")
@@ -146,11 +144,12 @@ def user(line: JsonObject, before: Before) -> Shown:
         kind, said = _kind_of_text(line, content), (Block("text", content, path=_CONTENT),)
         return Shown(kind, said, compaction=_compaction(kind, said)) if kind is not Kind.RECORD else BOOKKEEPING
     into = ClaudeContent(line=line)
-    for at, part in enumerate(as_list(content)):
-        if not isinstance(part, dict):
-            continue
+    parts = as_list(content)
+    if content is not parts:
+        into.add(content, _CONTENT)
+    for at, part in enumerate(parts):
         path = (*_CONTENT, at)
-        if part.get("type") == "tool_result":
+        if isinstance(part, dict) and part.get("type") == "tool_result":
             label = into.result(part, path, "tool_use_id")
             into.failed(part, path, "is_error")
             if into.results == 1:

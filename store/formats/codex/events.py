@@ -11,7 +11,7 @@ from functools import partial
 from store.events.event import Block, Compaction, Kind, ValuePath
 from store.formats.codex.items import ITEMS, SAID, USER, CodexContent, ItemView, alone
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, scalar
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, Header, Shown
 
 _FIELDS = {
@@ -32,7 +32,9 @@ def session_meta(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     into = CodexContent(base=base)
     for name, key in _FIELDS.items():
         into.field(name, value.get(key), *base, key)
-    into.text(as_text(as_object(value.get("base_instructions")).get("text")), (*base, "base_instructions", "text"))
+    at = ("base_instructions", "text")[: 2 if is_object(value.get("base_instructions")) else 1]
+    if instructions := value_at(value, at):
+        into.add(instructions, (*base, *at))
     name = "instructions" if into.blocks else ""
     into.text(as_text(value.get("instructions")), (*base, "instructions"), name)
     return into.shown(Kind.CONFIG)
@@ -43,10 +45,10 @@ def compacted(value: JsonObject, base: ValuePath, before: Before) -> Shown:
 
     Today's programs leave the summary to the service, which encrypts it, or keep it as the last of the requests.
     """
-    blocks: list[Block] = []
-    header: Header = {}
-    if text := as_text(value.get("message")):
-        blocks.append(Block("text", text, path=(*base, "message")))
+    into = CodexContent(base=base)
+    if message := value.get("message"):
+        into.add(message, (*base, "message"))
+    blocks, header = into.blocks, into.header
     history = as_list(value.get("replacement_history"))
     encrypted = any(as_text(as_object(item).get("type")).startswith("compaction") for item in history)
     if encrypted:

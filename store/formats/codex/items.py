@@ -213,8 +213,7 @@ def _own_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
 
 def _custom_call(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     into = CodexContent(base=base, places={"tool": (*base, "name")})
-    if isinstance(written := value.get("input"), str):
-        into.blocks.append(Block("text", written, name="input", path=(*base, "input")))
+    into.add(value.get("input"), (*base, "input"), "input")
     return _call(value, as_text(value.get("name")), into)
 
 

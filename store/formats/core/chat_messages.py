@@ -64,7 +64,7 @@ def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
         into.failed(part, path, "is_error")
         gather(part.get("content"), (*path, "content"), name, into)
     elif what in _THINKING:
-        into.text(as_text(part.get(what)), (*path, what), "thinking")
+        gather(part.get(what), (*path, what), "thinking", into)
     elif what == "redacted_thinking":
         return
     elif what == "refusal":
@@ -251,8 +251,8 @@ def gather_message(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
     if record.get("role") in ("tool", "function"):
         into.result(record, path, "tool_call_id" if "tool_call_id" in record else "name")
     for key in _THOUGHTS:
-        if text := as_text(record.get(key)):
-            into.text(text, (*path, key), "thinking")
+        if thought := record.get(key):
+            gather(thought, (*path, key), "thinking", into)
             break
     for key in ("content", "parts"):
         gather(record.get(key), (*path, key), "", into)

@@ -188,8 +188,7 @@ def _thoughts(record: JsonObject, into: Gathered) -> None:
     """Add the model's thoughts: each has a heading and a text."""
     for at, thought in enumerate(as_list(record.get("thoughts"))):
         for key in ("subject", "description"):
-            if isinstance(text := as_object(thought).get(key), str):
-                into.text(text, ("thoughts", at, key), "thinking")
+            gather(as_object(thought).get(key), ("thoughts", at, key), "thinking", into)
 
 
 def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -> None:

@@ -117,8 +117,8 @@ def _assistant(said: JsonObject, content: PiContent) -> Shown:
             case _:
                 content.add_part(part, path)
                 kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
-    if error := as_text(said.get("errorMessage")):
-        content.text(error, (*_MESSAGE, "errorMessage"), "error")
+    if error := said.get("errorMessage"):
+        content.add(error, (*_MESSAGE, "errorMessage"), "error")
         # nothing that a model said
         kind = kind or Kind.NOTE
     if kind is Kind.RECORD:
@@ -149,8 +149,7 @@ def _execution(said: JsonObject, content: PiContent) -> Shown:
         content.field(name, None if said.get(key) is False else said.get(key), "message", key)
     content.point_to_whole(said, "message")
     for key in (what, "output"):
-        if isinstance(text := said.get(key), str):
-            content.add(text, (*_MESSAGE, key), key)
+        content.add(said.get(key), (*_MESSAGE, key), key)
     return content.shown(Kind.NOTE)
 
 
@@ -159,10 +158,8 @@ def _custom(said: JsonObject, content: PiContent) -> Shown:
 
 
 def _summary(said: JsonObject, content: PiContent) -> Shown:
-    if not isinstance(text := said.get("summary"), str):
-        return BOOKKEEPING
-    content.add(text, (*_MESSAGE, "summary"))
-    return content.shown(Kind.SUMMARY)
+    content.add(said.get("summary"), (*_MESSAGE, "summary"))
+    return content.shown_if_any(Kind.SUMMARY)
 
 
 def _mention(said: JsonObject, content: PiContent) -> Shown:
@@ -243,8 +240,7 @@ def _branch_summary(line: JsonObject, before: Before) -> Shown:
 
 
 def _summary_entry(line: JsonObject, into: Gathered) -> Shown:
-    if isinstance(text := line.get("summary"), str):
-        into.blocks.append(Block("text", text, path=("summary",)))
+    into.add(line.get("summary"), ("summary",))
     into.text(as_text(line.get("shortSummary")), ("shortSummary",), "short")
     return into.shown_if_any(Kind.SUMMARY)
 
