@@ -3,9 +3,10 @@
 One process asks every five milliseconds for a file that the kernel does not know, so that the daemon must answer, and
 for one of an event, by turns. Its slowest answer is told for each of the things done meanwhile: every conversation is
 given a label, and the label another name, a text is redacted, what was removed is collected, all is sealed, sessions
-are imported and indexed; and then all of that at once. What it takes while nothing else is done
-says what the machine itself holds up. Beside it stand the longest step of the daemon's loop, and the longest time for
-which another thread kept Python from it, both in processor time (``tests.bench.steps``).
+are imported and indexed; and then all of that at once. Beside it stands what the machine itself holds up: another
+process asks another daemon just so at the same time, one that does nothing else (``tests.bench.passthrough``, of an
+empty directory). And so do the longest step of the daemon's loop, and the longest time for which another thread kept
+Python from it, both in processor time (``tests.bench.steps``).
 
 And the same in a space behind a line with a delay, and one that stops, while a conversation is changed.
 
@@ -70,7 +71,7 @@ import threading
 threading.Thread(target=lambda: ended.append(sys.stdin.read()), daemon=True).start()
 while not ended:
     number += 1
-    path = f"{root}/conversations/nothing-{number}" if number % 2 else files[number // 2 % len(files)]
+    path = f"{root}/nothing-{number}" if number % 2 or not files else files[number // 2 % len(files)]
     began = time.perf_counter()
     try:
         os.lstat(path)
@@ -84,44 +85,64 @@ print(json.dumps([taken[-1], taken[len(taken) * 99 // 100], len(taken)]))
 
 
 class Slowest(NamedTuple):
-    """Seconds of the slowest answer, of the slowest but one in a hundred, and that all of it took; then of processor
-    time, of the longest step of the daemon's loop, and the longest time for which it was kept from going on.
+    """Seconds of the slowest answer, of the slowest but one in a hundred, and the same of the bare daemon; that all of
+    it took; then of processor time, of the longest step of the daemon's loop, and the longest time for which it was
+    kept from going on.
     """
 
     slowest: float
     nearly: float
+    bare: float
+    bare_nearly: float
     took: float
     step: float = 0.0
     held: float = 0.0
 
 
-def meanwhile(root: Path, files: list[str], do: Callable[[], object], told: Path | None = None) -> Slowest:
-    """Return how slow answers are while something is done; ``told`` is the file of the daemon's steps."""
-    probe = subprocess.Popen(
-        [sys.executable, "-c", PROBE, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert probe.stdin is not None
-    assert probe.stdout is not None
-    probe.stdin.write(json.dumps(files) + "\n")
-    probe.stdin.flush()
-    probe.stdout.readline()
+class _Probe:
+    """A process that asks below a directory, for what is not there and for ``files``; it asks once this is there."""
+
+    def __init__(self, directory: Path, files: Sequence[str] = ()) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROBE, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([*files]) + "\n")
+        self._process.stdin.flush()
+        self._process.stdout.readline()
+
+    def end(self) -> tuple[float, float]:
+        """End it; return the seconds of its slowest answer, and of the slowest but one in a hundred."""
+        answer, _error = self._process.communicate(timeout=120)
+        slowest, nearly, _count = json.loads(answer)
+        return slowest, nearly
+
+
+def meanwhile(
+    root: Path, files: Sequence[str], bare: Path, do: Callable[[], object], told: Path | None = None
+) -> Slowest:
+    """Return how slow answers are while something is done, of a mount of convfs and of a ``bare`` daemon.
+
+    ``told`` is the file of the daemon's steps.
+    """
+    probes = (_Probe(root / "conversations", files), _Probe(bare))
     began = time.perf_counter()
     from_then_on = time.monotonic()
     try:
         do()
         took = time.perf_counter() - began
     finally:
-        answer, _error = probe.communicate(timeout=120)
-    slowest, nearly, _count = json.loads(answer)
+        own, other = [probe.end() for probe in probes]
     longest = {"loop": 0.0, "held": 0.0}
     for step in reversed(steps.read(told, from_then_on, time.monotonic()) if told is not None else []):
         longest[step.what] = step.seconds
         if step.seconds >= _NOTED_SECONDS:
             note(f"  {step.what} {seconds(step.seconds)}: {step.where}")
-    return Slowest(slowest, nearly, took, longest["loop"], longest["held"])
+    return Slowest(*own, *other, took, longest["loop"], longest["held"])
 
 
-def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
+def measure(store: Path, mountpoint: Path, more: Path, bare: Path) -> dict[str, Slowest]:
     """Do everything once to a mounted store, and import the sessions ``more``; return what others waited meanwhile."""
     convfs = mounts.convfs_command(store)
     told = mountpoint.with_suffix(".steps")
@@ -136,7 +157,7 @@ def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
             conversations.extend(path for project in sorted(listed.iterdir()) for path in sorted(project.iterdir()))
 
         note("stalls: all listed")
-        found = {"all listed, right after mounting": meanwhile(mountpoint, [str(listed)], list_all, told)}
+        found = {"all listed, right after mounting": meanwhile(mountpoint, [str(listed)], bare, list_all, told)}
         files = [str(min((path / "events").iterdir())) for path in conversations[:50]]
 
         def label(name: str = LABEL) -> None:
@@ -191,7 +212,7 @@ def measure(store: Path, mountpoint: Path, more: Path) -> dict[str, Slowest]:
         }
         for name, do in done.items():
             note(f"stalls: {name}")
-            found[name] = meanwhile(mountpoint, files, do, told)
+            found[name] = meanwhile(mountpoint, files, bare, do, told)
             mount.check_alive()
         return found
 
@@ -201,13 +222,14 @@ class _Placed(NamedTuple):
 
     first: Path
     more: Path
+    conversations: int
     size: int
 
 
 def _sessions(directory: Path, work: Path, count: int) -> _Placed:
     """Write sessions; a tenth of them, with another text to be redacted, is imported later, in two halves."""
     size = corpus.write_corpus(directory / f"corpus-{count}x{EVENTS}", sessions=count, events=EVENTS, projects=PROJECTS)
-    placed = _Placed(work / "sessions", work / "more", size)
+    placed = _Placed(work / "sessions", work / "more", count, size)
     for number, path in enumerate(sorted((directory / f"corpus-{count}x{EVENTS}" / "projects").glob("*/*.jsonl"))):
         late = number % 10 == 0
         folder = placed.more / str(number % 20 // 10) if late else placed.first
@@ -217,7 +239,7 @@ def _sessions(directory: Path, work: Path, count: int) -> _Placed:
     return placed
 
 
-def far(work: Path, sessions: Path) -> dict[str, Slowest]:
+def far(work: Path, sessions: Path, bare: Path) -> dict[str, Slowest]:
     """Change a conversation in a mount of a space far away; return what others waited meanwhile, at most."""
     with ExitStack() as held:
         server = held.enter_context(postgres_below(work))
@@ -244,12 +266,12 @@ def far(work: Path, sessions: Path) -> dict[str, Slowest]:
             line.heal()
             saving.join()
 
-        found = {"nothing else": meanwhile(root, files, lambda: time.sleep(QUIET_SECONDS))}
+        found = {"nothing else": meanwhile(root, files, bare, lambda: time.sleep(QUIET_SECONDS))}
         line.delay = _DELAY / 2
         name = f"{_SAVES} saves behind {1000 * _DELAY:.0f} ms"
-        found[name] = meanwhile(root, files, lambda: save(_SAVES))
+        found[name] = meanwhile(root, files, bare, lambda: save(_SAVES))
         line.delay = 0.0
-        found["a save, and the line stops"] = meanwhile(root, files, stalled)
+        found["a save, and the line stops"] = meanwhile(root, files, bare, stalled)
         return found
 
 
@@ -260,18 +282,29 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     placed = _sessions(directory, work, count)
     note(f"stalls: importing {count} conversations, {megabytes(placed.size)}")
     run([*mounts.convfs_command(work / "store"), "import", placed.first])
+    bare = mounts.passthrough(fresh(work / "nothing"))
+    with mounts.mounted(bare, work / "bare", work / "bare.log") as daemon:
+        _here(work, placed, rounds or 1, daemon.root)
+        _away(work, min(placed.more.iterdir()), daemon.root)
+        daemon.check_alive()
+
+
+_COLUMNS = ("meanwhile", "slowest", "99 of 100", "of a bare daemon", "99 of 100", "it took")
+
+
+def _here(work: Path, placed: _Placed, rounds: int, bare: Path) -> None:
     samples: list[dict[str, Slowest]] = []
-    for number in range(rounds or 1):
+    for number in range(rounds):
         copy = work / f"store-{number}"
         shutil.copytree(work / "store", copy)
-        samples.append(measure(copy, work / "mount", placed.more))
+        samples.append(measure(copy, work / "mount", placed.more, bare))
         shutil.rmtree(copy)
     middle = {
         name: Slowest(*map(median, zip(*(sample[name] for sample in samples), strict=True))) for name in samples[0]
     }
     print_table(
-        f"The slowest stat of others, {count} conversations of {megabytes(placed.size)}",
-        ("meanwhile", "slowest", "99 of 100", "it took", "longest step", "longest hold"),
+        f"The slowest stat of others, {placed.conversations} conversations of {megabytes(placed.size)}",
+        (*_COLUMNS, "longest step", "longest hold"),
         [(name, *map(seconds, one)) for name, one in middle.items()],
         "The last two are processor time: of a step of the daemon's loop, and of what kept it from going on."
         " Commands that need the store to themselves (fsck, reindex) are refused while it is mounted.",
@@ -279,13 +312,15 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
     for name, one in middle.items():
         compared(f"slowest stat of others, {name}", one.slowest, SLOWEST, seconds)
         compared(f"longest step or hold, {name}", max(one.step, one.held), LONGEST, seconds)
+
+
+def _away(work: Path, sessions: Path, bare: Path) -> None:
     note("stalls: in a space")
-    some = min(placed.more.iterdir())
-    away = far(work, some)
+    away = far(work, sessions, bare)
     print_table(
         "The slowest stat of others while one conversation is saved to in a space",
-        ("meanwhile", "slowest", "99 of 100", "it took"),
-        [(name, *map(seconds, one[:3])) for name, one in away.items()],
+        _COLUMNS,
+        [(name, *map(seconds, one[:5])) for name, one in away.items()],
         f"The server is PostgreSQL on this machine; the line to it stops for {_STALL_SECONDS:.0f} s.",
     )
     for name, one in away.items():
