@@ -364,13 +364,15 @@ class ChatGptLens(JsonLens):
 
     type_name = "chatgpt.node.v1"
     writes = tuple(_ROLES)
+    time_key = ""
+    times = (("message", "create_time"),)
     places: ClassVar[Places] = {
         **dict.fromkeys(("hidden", "id"), "belongs to the tree of messages: it cannot be changed"),
         "error": (*CONTENT, "name"),
         "is_error": "is what the status of the run says: it cannot be changed",
         "language": (*CONTENT, "language"),
         "model": ("message", "metadata", "model_slug"),
-        # in seconds
+        # in seconds, of which a whole number may become another
         "timestamp": FieldPlace(("message", "create_time"), write=lambda value: milliseconds(value) / 1000),
     }
 
@@ -388,9 +390,6 @@ class ChatGptLens(JsonLens):
         parent = before.parent(named if isinstance(named, str) else None)
         tool = shown.tool if shown.kind is Kind.TOOL_CALL else ""
         return structs.replace(shown, defines=((identifier, tool),), parent=parent)
-
-    def time_ms(self, record: JsonObject) -> int:
-        return of_seconds(as_object(record.get("message")).get("create_time"))
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Iterator[tuple[ValuePath, str]]:
         if path[:2] != CONTENT:

@@ -189,7 +189,6 @@ class ClaudeAiLens(JsonLens):
         ),
         "model": ("model",),
         "stop_reason": ("stop_reason",),
-        "timestamp": ("created_at",),
     }
 
     def shown(self, record: JsonObject, before: Before) -> Shown:

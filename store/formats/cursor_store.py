@@ -22,10 +22,10 @@ from store.formats.core.format import Mark, Source, first_line, last_part
 from store.formats.core.json_view import JsonObject, as_text, object_in
 from store.formats.core.look import Look, read_head
 from store.formats.core.sqlite import Begins, Row, decode_row, dictionaries, encode_row, write_lines
+from store.formats.core.times import time_of
 from store.formats.declared.database import DeclaredDatabase
 from store.formats.declared.description import read_views
 from store.formats.declared.inside import on_one_line
-from store.formats.declared.lens import time_of
 
 _DIGEST = 32
 _MESSAGE = b"\x0a\x20"

@@ -20,7 +20,7 @@ from store.formats.core.documents import new_record
 from store.formats.core.format import About, ExternalBlob, Format, Source, first_line
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
-from store.formats.core.lens import Before, Gathered, Places, Shown, is_utf8
+from store.formats.core.lens import Before, Gathered, Shown, is_utf8
 from store.formats.core.look import Look, open_regular
 from store.formats.core.media import sniffed
 from store.formats.core.splices import put, spell, spell_bytes, with_members
@@ -93,7 +93,6 @@ class MessageLineLens(ChatLens):
     one_line = True
     writes = tuple(_COMPOSED)
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "its messages are texts and contents by id")
-    places: ClassVar[Places] = {"timestamp": ("timestamp",)}
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         return _with_contents(record, before) if _named_contents(record) else message(record, before)

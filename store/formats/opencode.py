@@ -29,7 +29,7 @@ from store.formats.core.documents import Number
 from store.formats.core.editing import Lens, Twins
 from store.formats.core.format import About, Mark, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Places, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.look import Look, read_head
 from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Found, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import milliseconds
@@ -126,6 +126,7 @@ class OpencodeLens(DeclaredLens):
     def __init__(self, type_name: str) -> None:
         super().__init__(read_views("opencode"))
         self.type_name = type_name
+        self.times = (*((*self.at, *time) for time in self.times), ("cells", "time_created"))
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         shown = super().shown(record, before)
@@ -135,30 +136,6 @@ class OpencodeLens(DeclaredLens):
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         """Yield nothing: the program keeps a call with its result in one part."""
         return iter(())
-
-    def time_ms(self, record: JsonObject) -> int:
-        held = as_object(value_at(record, self.at))
-        times = as_object(held.get("time")) or as_object(as_object(held.get("state")).get("time"))
-        created = as_object(record.get("cells")).get("time_created")
-        stamp = _ms(times.get("start")) or _ms(times.get("created")) or _ms(created)
-        return stamp if 0 < stamp < 1 << 48 else 0
-
-    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
-        if key != "timestamp":
-            return super().place(record, key)
-        places: tuple[ValuePath, ...] = (
-            (*self.at, "time", "start"),
-            (*self.at, "time", "created"),
-            (*self.at, "state", "time", "start"),
-            (*self.at, "state", "time", "created"),
-            ("cells", "time_created"),
-        )
-        held = next((path for path in places if _ms(value_at(record, path))), None)
-        if held is None:
-            return None
-        if isinstance(value_at(record, held), str):
-            return FieldPlace(held)
-        return FieldPlace(held, write=lambda value: milliseconds(value) or value)
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage of a message; None for one that is not a model's. Its parts repeat it."""

@@ -167,7 +167,6 @@ class ClaudeCodeLens(JsonLens):
         "pre_tokens": ("compactMetadata", "preTokens"),
         "sidechain": ("isSidechain",),
         "subagent": ("toolUseResult", "agentId"),
-        "timestamp": ("timestamp",),
         "trigger": ("compactMetadata", "trigger"),
     }
 

@@ -151,7 +151,6 @@ class CodexLens(JsonLens):
     places: ClassVar[Places] = {
         **dict.fromkeys(("encrypted", "item", "kept", "record"), "says what the record is: it cannot be changed"),
         "is_error": "is what the record says by its 'exit_code' or 'success': change that",
-        "timestamp": ("timestamp",),
     }
 
     def shown(self, record: JsonObject, before: Before) -> Shown:

@@ -8,7 +8,7 @@ import math
 import re
 from abc import abstractmethod
 from binascii import b2a_base64
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import ClassVar
 
 from store.errors import UsageError
@@ -25,7 +25,7 @@ from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, N
 from store.formats.core.media import as_data_url
 from store.formats.core.removal import Tree, without_calls
 from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
-from store.formats.core.times import milliseconds
+from store.formats.core.times import FIRST_MILLISECONDS, milliseconds, time_of
 
 _has_zone = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$").search
 
@@ -86,6 +86,20 @@ def check_field(now: Event, key: str, value: Value) -> None:
 def as_spelled(time: Value, like: str) -> Value:
     """Return a time in ISO 8601 as a record spells it, which has ``like`` there: some have no zone."""
     return iso[:-1] if (iso := str(time)).endswith("Z") and like and not _has_zone(like) else time
+
+
+def _respelled(present: object) -> Callable[[Value], Value]:
+    """Return how a time is written where ``present`` stands now."""
+    if isinstance(present, (int, float)) and not isinstance(present, bool):
+        scale = 1 if present >= FIRST_MILLISECONDS else 1000
+        whole = isinstance(present, int)
+
+        def number(value: Value) -> Value:
+            ms = milliseconds(value)
+            return ms // scale if whole else ms / scale
+
+        return number
+    return lambda value: as_spelled(value, as_text(present))
 
 
 def check_type(key: str, present: object, wanted: Value) -> None:
@@ -363,6 +377,9 @@ class JsonLens(Lens):
     time_key = "timestamp"
     """The member that says when a record was, in ISO 8601."""
 
+    times: tuple[ValuePath, ...] = ()
+    """Further places that may say so: in ISO 8601, in Unix seconds or milliseconds."""
+
     key, follows, root = "", "", ""
     """The members with a record's own id and that of the one it follows, and the first record's value there."""
 
@@ -388,7 +405,12 @@ class JsonLens(Lens):
 
     def time_ms(self, record: JsonObject) -> int:
         """Return the time of a record, in Unix milliseconds; 0 where it has none."""
-        return milliseconds(record.get(self.time_key))
+        if time := milliseconds(record.get(self.time_key)):
+            return time
+        for at in self.times:
+            if time := time_of(value_at(record, at)):
+                return time
+        return 0
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
         """Return ``payload`` with the changes of ``edit``; a record may be a bare text."""
@@ -451,9 +473,10 @@ class JsonLens(Lens):
         place = self.places.get(key) or self.shown(record, Nothing()).places.get(key)
         if isinstance(place, str):
             raise UsageError(f"{key!r} {place}")
-        if place in (None, (self.time_key,)) and key == "timestamp" and self.time_key:
-            present = as_text(record.get(self.time_key))
-            return FieldPlace((self.time_key,), write=lambda value: as_spelled(value, present))
+        if place is None and key == "timestamp":
+            times = ((self.time_key,), *self.times) if self.time_key else self.times
+            held = [at for at in times if value_at(record, at) is not None]
+            return next((FieldPlace(at, write=_respelled(value_at(record, at))) for at in (*held, *times)), None)
         if isinstance(place, tuple):
             # calls that did not fail often say nothing of it
             return FieldPlace(place, may_add=key.startswith("is_error"))

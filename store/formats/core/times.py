@@ -7,6 +7,8 @@ SPANS = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600, "y": 365 * 24 * 3600}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86_400_000
 """The milliseconds of a day."""
+FIRST_MILLISECONDS = 100_000_000_000
+"""A number from here up is a time in milliseconds: in seconds it would be after the year 5000."""
 _LAST_SECOND = 253_402_300_800
 """The beginning of the year 10000, which no calendar here knows."""
 
@@ -43,6 +45,15 @@ def local(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
         return (_EPOCH + timedelta(milliseconds=ms)).astimezone().strftime(form) if ms else ""
     except (OSError, OverflowError, ValueError):
         return ""
+
+
+def time_of(stamp: object) -> int:
+    """Return a time in Unix milliseconds: told in ISO 8601, in seconds or in milliseconds; 0 if it is none."""
+    if isinstance(stamp, (int, float)) and not isinstance(stamp, bool):
+        if stamp < FIRST_MILLISECONDS:
+            return of_seconds(stamp)
+        return int(stamp) if of_seconds(stamp // 1000) else 0
+    return milliseconds(stamp)
 
 
 def of_seconds(stamp: object) -> int:

@@ -35,11 +35,12 @@ from store.formats.core.sqlite import (
     quoted,
     unpacked,
 )
+from store.formats.core.times import time_of
 from store.formats.declared.description import Database, Description
 from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, on_one_line, units
-from store.formats.declared.lens import DeclaredLens, time_of
+from store.formats.declared.lens import DeclaredLens
 from store.ids import hash_bytes
 
 _SHARE, _LONG_S = 200, 0.01

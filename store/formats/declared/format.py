@@ -13,8 +13,9 @@ from store.formats.core.json_cuts import choice_of, cut_spans, steps_of
 from store.formats.core.json_view import as_list, as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
+from store.formats.core.times import time_of
 from store.formats.declared.description import Description, Fits
-from store.formats.declared.lens import DeclaredLens, time_of, titles_in
+from store.formats.declared.lens import DeclaredLens, titles_in
 
 _LOOKED_AT = 20
 _LARGEST_BESIDE = 1 << 20

@@ -22,12 +22,11 @@ from store.formats.core.chat_messages import (
 )
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens, Twins, as_spelled
+from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, place, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
-from store.formats.core.times import milliseconds, of_seconds
 from store.formats.core.token_counts import count, counted, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
@@ -54,31 +53,6 @@ _SPEAKERS = {
 _KEY = "*"
 _FAILED = frozenset(("cancelled", "canceled", "error", "errored", "failed", "failure", "rejected", "rejected-by-user"))
 """The statuses of calls that brought nothing, in the words of several tools."""
-_FIRST_MILLISECONDS = 100_000_000_000
-"""A number from here up is a time in milliseconds: in seconds it would be after the year 5000."""
-
-
-def time_of(stamp: object) -> int:
-    """Return a time in Unix milliseconds: told in ISO 8601, in seconds or in milliseconds; 0 if it is none."""
-    if isinstance(stamp, (int, float)) and not isinstance(stamp, bool):
-        if stamp < _FIRST_MILLISECONDS:
-            return of_seconds(stamp)
-        return int(stamp) if of_seconds(stamp // 1000) else 0
-    return milliseconds(stamp)
-
-
-def _respelled(present: object) -> Callable[[Value], Value]:
-    """Return how a time is written where ``present`` stands now."""
-    if isinstance(present, (int, float)) and not isinstance(present, bool):
-        scale = 1 if present >= _FIRST_MILLISECONDS else 1000
-        whole = isinstance(present, int)
-
-        def number(value: Value) -> Value:
-            ms = milliseconds(value)
-            return ms // scale if whole else ms / scale
-
-        return number
-    return lambda value: as_spelled(value, as_text(present))
 
 
 Adder = Callable[[object, ValuePath, Gathered], Kind | None]
@@ -393,6 +367,7 @@ class DeclaredLens(JsonLens):
     """Sees the records of a described format."""
 
     at: ClassVar[ValuePath] = ()
+    time_key = ""
 
     def __init__(self, said: Description) -> None:
         self.type_name = f"{said.name}.record.v1"
@@ -400,8 +375,7 @@ class DeclaredLens(JsonLens):
         if said.new:
             self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
-        self._times = places(said.record.time) if said.record.time else ()
-        self._reads = [reader(at) for at in self._times]
+        self.times = places(said.record.time) if said.record.time else ()
         self._agent = place(said.record.agent)
         self._whole = said.record.whole
         self._new = {KINDS[word]: template for word, template in said.new.items()}
@@ -412,12 +386,6 @@ class DeclaredLens(JsonLens):
     def held(self, record: JsonObject) -> JsonObject:
         """Return the part of a record, which stands at ``at``, that the views are of."""
         return record
-
-    def time_ms(self, record: JsonObject) -> int:
-        for read in self._reads:
-            if time := time_of(read(record)):
-                return time
-        return 0
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record as the first view that fits it says; one that none fits is a note that shows it as JSON."""
@@ -454,14 +422,6 @@ class DeclaredLens(JsonLens):
         models = (as_text(value_at(record, at)) for at in places(spent.model) if at)
         cost = dollars(value_at(record, place(spent.cost))) if spent.cost else None
         return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
-
-    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
-        if key != "timestamp":
-            return super().place(record, key)
-        if not self._times:
-            return None
-        at = next((at for at in self._times if value_at(record, at) is not None), self._times[0])
-        return FieldPlace(at, write=_respelled(value_at(record, at)))
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         view = self._views.of(record)

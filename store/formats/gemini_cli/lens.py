@@ -26,7 +26,7 @@ from store.formats.core.editing import JsonLens, Near, Twins, check_intact
 from store.formats.core.json_cuts import LITERAL
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Places, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted_by_google
@@ -292,7 +292,6 @@ class GeminiCliLens(JsonLens):
         Kind.SUMMARY: "it is sent what its messages say",
     }
     objects_only = False
-    places: ClassVar[Places] = {"timestamp": ("timestamp",)}
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         return view(record, before)

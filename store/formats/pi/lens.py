@@ -19,9 +19,9 @@ from store.formats.core import templates
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
-from store.formats.core.lens import Before, CallLink, FieldPlace, Header, Places, Shown
+from store.formats.core.lens import Before, CallLink, Header, Places, Shown
 from store.formats.core.templates import Template
-from store.formats.core.times import in_iso, milliseconds
+from store.formats.core.times import in_iso
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
 from store.formats.pi.images import is_reference
@@ -78,6 +78,8 @@ class PiLens(JsonLens):
     type_name = "pi.entry.v1"
     one_line = True
     telling = (b'"usage"',)
+    # older lines have it in their message
+    times = (("message", "timestamp"),)
     key, follows, links, keyless = "id", "parentId", ("fromId",), "session"
     writes = tuple(_NEW)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "pi notes how it is set in lines that nobody is shown"}
@@ -108,21 +110,6 @@ class PiLens(JsonLens):
                 header["missing"] = True
                 break
         return structs.replace(shown, header=shown.header | header) if header else shown
-
-    def time_ms(self, record: JsonObject) -> int:
-        """Return the time of a line; older ones have it in their message, in milliseconds."""
-        if time := milliseconds(record.get("timestamp")):
-            return time
-        counted = as_object(record.get("message")).get("timestamp")
-        return int(counted) if isinstance(counted, (int, float)) and 0 < counted < 1 << 48 else 0
-
-    def place(self, record: JsonObject, key: str) -> FieldPlace | None:
-        """Return the place of field ``key`` in a line: in older ones the message has the time."""
-        if key != "timestamp":
-            return super().place(record, key)
-        if "timestamp" in record or "timestamp" not in as_object(record.get("message")):
-            return FieldPlace(("timestamp",))
-        return FieldPlace(("message", "timestamp"), write=lambda value: milliseconds(value) or value)
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage on a record. An entry's id is short and copied with it: the time helps to name one."""
