@@ -68,7 +68,7 @@ def until(found: Callable[[], object]) -> None:
 
 def said(store: Store, context: int) -> list[bytes]:
     """Return the payloads of a context."""
-    turns = store.contexts.last(context, 1000, latest=True)
+    turns = store.contexts.last(context, 1 << 20, latest=True)
     return [bytes(store.blobs.blob(turn.payload_hash)) for turn in turns]
 
 

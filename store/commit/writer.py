@@ -239,6 +239,8 @@ class Observers:
 
     def __init__(self) -> None:
         self._callbacks: list[tuple[Callable[[Change], None], bool]] = []
+        self.added: Callable[[], None] = lambda: None
+        """Called with each one that is added: somebody is shown what others commit."""
 
     def add(self, callback: Callable[[Change], None], *, texts: bool = False) -> None:
         """Call ``callback`` after each commit for every context that it changed.
@@ -246,6 +248,7 @@ class Observers:
         With ``texts``, also for every piece of an open turn. The change can be read by then.
         """
         self._callbacks = [*self._callbacks, (callback, texts)]
+        self.added()
 
     def remove(self, callback: Callable[[Change], None]) -> None:
         """Call ``callback`` no more; a call that is on its way may still come."""
@@ -347,7 +350,7 @@ class Writer:
         self.commit_lock = threading.Lock()
         self.backlog = Backlog(journal)
         """The full journals, which wait to be packed."""
-        self._observers = observers
+        self.observers = observers
         self._elsewhere: deque[Change] = deque()
         """The changes by other machines that observers have not been told of yet."""
         self.journalled_bytes = min(_JOURNALLED_BYTES, journal.capacity // 4)
@@ -574,7 +577,7 @@ class Writer:
     def _committed(self, group: list[Request]) -> None:
         if self._elsewhere:
             self.announce()
-        self._observers.announce(group)
+        self.observers.announce(group)
 
     def _commit(self, group: list[Request]) -> None:
         if self._failure or self._closed or self.read_only:
@@ -743,7 +746,7 @@ class Writer:
         while self._elsewhere:
             with suppress(IndexError):
                 change = self._elsewhere.popleft()
-                self._observers.tell(
+                self.observers.tell(
                     change, quiet=not (change.created or change.moved or change.described or change.deleted)
                 )
 

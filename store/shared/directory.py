@@ -264,6 +264,9 @@ class _Log:
         if self._inotify in ready and self._inotify is not None:
             self._inotify.read(timeout=0)
 
+    def listen(self) -> None:
+        return
+
     def wake(self) -> None:
         os.eventfd_write(self._woken, 1)
 

@@ -529,7 +529,7 @@ class Postgres:
         """Takes this replica's turns, by a connection of its own: once it has had one, it may soon need others."""
         self._has_turn = False
         self._stays = False
-        """True once somebody has waited for entries of others: from then on they are listened for."""
+        """True once entries of others are listened for: somebody is shown them, or has waited for some."""
         self._told = 0.0
         """When others were told last."""
         self._woken, self._placed = os.eventfd(0, os.EFD_CLOEXEC), os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -739,11 +739,14 @@ class Postgres:
         until = time.monotonic() + seconds
         if not self._stays:
             # a command is done before anything comes: it needs no connection to listen on
-            self._stays = True
             ready, _, _ = select.select([self._woken, self._placed], [], [], seconds)
+            self._stays = True
             if ready != [self._placed]:
                 return
-        listening = self._listen()
+        before, listening = self._listening, self._listen()
+        if listening is not None and listening is not before:
+            # nobody has told of what came before it listened
+            return
         told = [listening.fileno()] if listening is not None else []
         while (rest := until - time.monotonic()) > 0:
             ready, _, _ = select.select([self._woken, self._placed, *told], [], [], rest)
@@ -773,6 +776,12 @@ class Postgres:
                 self._closed.wait(_PAUSE_SECONDS)
                 return None
         return self._listening
+
+    def listen(self) -> None:
+        if not self._stays:
+            self._stays = True
+            # who waits without listening goes on to do so
+            os.eventfd_write(self._placed, 1)
 
     def wake(self) -> None:
         if self._turns is not None:

@@ -121,6 +121,8 @@ class Replica:
         """The keys of blobs that an earlier process has left."""
         self._looks_at = 0.0
         """When it is looked next for what is to be done."""
+        self._is_watched = False
+        """True once somebody is shown what others commit: it is followed at once then."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="convfs-following", daemon=True)
         self.leases = Leases(member.number)
@@ -139,6 +141,7 @@ class Replica:
         intake.owes = lambda: self.owes
         writer.order = self
         writer.noted = self._note_shared
+        writer.observers.added = self._listen
         writer.lacks = self._lacks
         writer.brought = lambda digests: intake.doomed.restore(map(hash_key, digests))
 
@@ -337,6 +340,8 @@ class Replica:
             except FormatTooNew as error:
                 raise self._only_read(str(error)) from error
             self._packs = Packs(self._space, self.member.number)
+            if self._is_watched:
+                self._space.log.listen()
         self._verify(self._space)
         self.holdings.check(self._packs)
         self.holdings.cache.keeps = self.redactions.last.purged
@@ -726,6 +731,13 @@ class Replica:
                 return
             # so that those who commit here are not held up for each of their own entries
             self._ended.wait(_PAUSE_SECONDS)
+
+    def _listen(self) -> None:
+        # without the lock, which others hold while they wait: whoever connects looks at this afterwards
+        self._is_watched = True
+        space = self._space
+        if space is not None:
+            space.log.listen()
 
     def _note_away(self, error: StoreFailed) -> None:
         if not self._told:

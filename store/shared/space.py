@@ -148,6 +148,9 @@ class Log(Protocol):
     def wait(self, seconds: float) -> None:
         """Return when something may have come, or :meth:`wake` was called, and after so many seconds at the latest."""
 
+    def listen(self) -> None:
+        """Have :meth:`wait` told of what comes from now on, at once: somebody is shown it."""
+
     def wake(self) -> None:
         """End the current :meth:`wait`, and all later ones."""
 
@@ -169,6 +172,9 @@ class LogOver:
 
     def wait(self, seconds: float) -> None:
         self._log.wait(seconds)
+
+    def listen(self) -> None:
+        self._log.listen()
 
     def wake(self) -> None:
         self._log.wake()

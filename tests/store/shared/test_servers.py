@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from store.shared import postgres as client
 from store.shared.space import Place
 from store.store import Store
 from tests.servers import S3, Postgres, free_ports
+from tests.spaces import let_in
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +86,37 @@ def test_who_opens_a_replica_for_a_moment_asks_its_server_little(
     assert len(connected) == 1, asked
     assert len(asked) <= 11, asked
     assert sum("'redaction'" in one for one in asked) == 1
+
+
+def test_who_is_shown_what_comes_need_not_wait_for_the_next_look(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+) -> None:
+    place = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    remote.init(place, "shown")
+    remote.join(place, "shown", memory_path / "a", "a")
+    let_in(memory_path / "a", memory_path / "b", "b")
+    # what is not told of is not seen before the test gives up
+    monkeypatch.setattr(replica, "_LOOK_SECONDS", 600.0)
+    with Store.open(memory_path / "a") as a, Store.open(memory_path / "b") as b:
+        shown = threading.Event()
+        b.observers.add(lambda _change: shown.set())
+        a.contexts.create()
+        assert shown.wait(60)
+
+
+def test_who_has_begun_to_listen_looks_at_what_came_before(memory_path: Path, postgres: Postgres) -> None:
+    place = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    remote.init(place, "before")
+    server = client.Postgres(postgres.url(), "before")
+    server.listen()
+    waiting = threading.Thread(target=server.wait, args=(600.0,))
+    waiting.start()
+    waiting.join(60)
+    looks = not waiting.is_alive()
+    server.wake()
+    waiting.join()
+    server.close()
+    assert looks
 
 
 def test_a_connection_that_is_lost_in_the_middle_of_a_pipeline_is_made_anew(
