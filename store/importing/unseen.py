@@ -4,29 +4,24 @@ A file of another tool, or of another version, may come in without an error and 
 records that looks like prose is compared with the texts of the events.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 
 from msgspec import Struct
 
 from store.events.event import Event, Kind
+from store.formats.core.json_view import sentence_in, texts_in
 
 _FEWEST = 5
 """Fewer texts than this tell nothing."""
 _TOLD_FROM = 0.1
 RECORDS_LOOKED_AT = 1000
 """No more records of a session than its first ones are looked at,"""
-_MOST_STRINGS = 200
-"""and no more strings of each,"""
 _LOOKED_AT = 400
-"""and characters of these."""
+"""and characters of their texts."""
 _BEGINNING = 48
 _MOST_HELD = 4 << 20
 """The number of characters of events' texts that are held, to look for repetitions."""
-
-_words = re.compile(r"[^\W\d_]{2,}(?:[,;:]? [^\W\d_]{1,20}){3}").search
-"""Four words in a row: so is every sentence, and hardly any path, id or line of code."""
 
 
 class Glimpse(Struct, frozen=True, array_like=True, gc=False):
@@ -40,8 +35,8 @@ def glimpse(event: Event) -> Glimpse:
     """Return what is known of the texts of an event."""
     if event.kind is not Kind.RECORD:
         return Glimpse(tuple(_beginning(text) for text in _texts(event)))
-    told = ((_beginning(text), _words(text, 0, _LOOKED_AT)) for text in _strings(event.native) if " " in text)
-    return Glimpse((), tuple((beginning, words[0]) for beginning, words in told if words is not None))
+    told = ((_beginning(text), sentence_in(text)) for text in texts_in(event.native) if " " in text)
+    return Glimpse((), tuple((beginning, words) for beginning, words in told if words))
 
 
 class Unseen:
@@ -125,17 +120,3 @@ def _texts(event: Event) -> Iterator[str]:
 
 def _beginning(text: str) -> str:
     return text[:_LOOKED_AT].strip()[:_BEGINNING]
-
-
-def _strings(native: object) -> Iterator[str]:
-    waiting = [native]
-    left = _MOST_STRINGS
-    while waiting and left:
-        value = waiting.pop()
-        if isinstance(value, str):
-            left -= 1
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)

@@ -8,6 +8,8 @@ JSON's numbers is marked as lossy.
 import json
 import math
 import mmap
+import re
+from collections.abc import Iterator
 from functools import cache
 from typing import TypeGuard
 
@@ -101,6 +103,38 @@ def scalar(value: object) -> str | int | float | bool | None:
     if isinstance(value, str):
         return value if value and value.isprintable() and len(value) <= 200 else None
     return value if isinstance(value, (bool, int, float)) else None
+
+
+_MOST_TEXTS = 200
+_LOOKED_AT = 400
+"""Characters of a text."""
+_words = re.compile(r"[^\W\d_]{2,}(?:[,;:]? [^\W\d_]{1,20}){3}").search
+"""Four words in a row: so is every sentence, and hardly any path, id or line of code."""
+
+
+def texts_in(value: object) -> Iterator[str]:
+    """Yield the texts in a parsed value, up to 200 of them."""
+    waiting = [value]
+    left = _MOST_TEXTS
+    while waiting and left:
+        value = waiting.pop()
+        if isinstance(value, str):
+            left -= 1
+            yield value
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def sentence_in(text: str) -> str:
+    """Return the first four words in a row near the beginning of a text, "" where it is no prose."""
+    return words[0] if (words := _words(text, 0, _LOOKED_AT)) is not None else ""
+
+
+def has_sentence(value: object) -> bool:
+    """Return whether there is prose in a parsed value."""
+    return any(map(sentence_in, texts_in(value)))
 
 
 def value_at(value: object, path: ValuePath) -> object:

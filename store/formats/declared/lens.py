@@ -23,7 +23,17 @@ from store.formats.core.chat_messages import (
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, place, value_at
+from store.formats.core.json_view import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_text,
+    has_sentence,
+    is_object,
+    object_in,
+    place,
+    value_at,
+)
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
@@ -398,8 +408,10 @@ class DeclaredLens(JsonLens):
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
         kind = view.add(said, self.at, into)
-        if self._whole and not (into.blocks or into.calls):
+        if not (into.blocks or into.calls) and (self._whole or (not into.results and has_sentence(said))):
+            # a later version of the tool may have written it
             into.blocks += argument_blocks(record, (), "record")
+            kind = kind if self._whole else Kind.NOTE
         if self._agent and (agent := as_text(value_at(record, self._agent))):
             into.header = {"sidechain": True, "agent": agent, **into.header}
         return shown(kind_of(kind if kind is not None else Kind.NOTE, into), into, before)

@@ -25,8 +25,8 @@ from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Near, Twins, check_intact
 from store.formats.core.json_cuts import LITERAL
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, has_sentence, object_in, value_at
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown, unknown_record
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted_by_google
@@ -92,6 +92,7 @@ _INJECTED = ("<session_context>", "This is the Gemini CLI. We are setting up the
 _NOTES = frozenset(("error", "info", "warning"))
 _CONTENTS = ("content", "displayContent", "parts", "thoughts", "toolCalls")
 _OWN = frozenset((*_CONTENTS, "id", "model", "role", "timestamp", "tokens", "type"))
+_ENVELOPE = frozenset(("id", "timestamp", "type"))
 _DONE = ("", "success")
 _FAILED = ("cancelled", "error")
 
@@ -99,7 +100,7 @@ _FAILED = ("cancelled", "error")
 def view(record: JsonObject, before: Before) -> Shown:
     """View a record of any type."""
     if not is_message(record):
-        return BOOKKEEPING
+        return BOOKKEEPING if is_own(record) or not has_sentence(record) else unknown_record(record, _ENVELOPE)
     answered = answered_in(record)
     repeated = {call for call in answered if before.tool(_result_of(call)) == REPEATED}
     key = f"message {as_text(record.get('id'))}"

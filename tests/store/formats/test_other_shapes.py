@@ -71,6 +71,25 @@ def test_it_is_shown_and_edited(where: str, shape: str) -> None:
     assert edited == payload.replace(json.dumps(TEXT).encode(), b'"Leave it."')
 
 
+LATER = {"type": "hologram", "id": 7, "words": "Fix the login of the shop"}
+
+
+@pytest.mark.parametrize("name", ["antigravity", "cline-tasks", "gemini-cli", "jan", "mistral-vibe"])
+def test_a_record_of_a_later_version_is_a_note(name: str) -> None:
+    lens = lens_for(f"{name}.record.v1")
+    event = lens.view(json.dumps(LATER).encode(), Earlier())
+    assert event.kind is Kind.NOTE
+    assert "the login of the shop" in (event.blocks[0].text or "")
+    quiet = json.dumps(LATER | {"words": "state:ready"}).encode()
+    assert lens.view(quiet, Earlier()).kind is Kind.RECORD
+
+
+def test_a_result_of_nothing_is_a_result() -> None:
+    record = {"role": "tool", "tool_call_id": "c", "content": "", "name": "ran the command at last"}
+    event = lens_for("mistral-vibe.record.v1").view(json.dumps(record).encode(), Earlier())
+    assert (event.kind, event.blocks) == (Kind.TOOL_RESULT, ())
+
+
 @pytest.mark.parametrize("nothing", [None, 5, True, [], {}, [None]])
 @pytest.mark.parametrize("where", PLACES)
 def test_where_no_text_stands_nothing_ends(where: str, nothing: object) -> None:
