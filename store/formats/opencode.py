@@ -11,9 +11,7 @@ import re
 import secrets
 import sqlite3
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,15 +25,15 @@ from store.formats.core import documents, homes, sqlite
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
 from store.formats.core.editing import Lens, Twins
-from store.formats.core.format import About, Mark, Part, Resuming, Source, Span, Titled, first_line, last_part, told
+from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.look import Look, read_head
-from store.formats.core.sqlite import HEADER, Begins, DatabaseFormat, Found, Row, cells_of, columns_of, dictionaries
+from store.formats.core.sqlite import HEADER, Begins, Found, Row, cells_of, dictionaries
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
-from store.formats.declared.database import DeclaredDatabase
+from store.formats.declared.database import DeclaredDatabase, Sessions
 from store.formats.declared.description import read_file, read_views
 from store.formats.declared.lens import DeclaredLens
 
@@ -81,30 +79,15 @@ def _speaker_of(message: JsonObject) -> str:
     return "summary" if message.get("summary") is True else "assistant"
 
 
-_DOCUMENTS = frozenset(("data", "metadata", "model", "permission", "revert", "summary_diffs"))
-
-
 def _model_of(message: JsonObject) -> str:
     chosen = as_object(message.get("model")) or message
     named = as_text(chosen.get("providerID")), as_text(chosen.get("modelID"))
     return "/".join(filter(None, named))
 
 
-def _session(session: Found) -> Row:
-    directory, started = as_text(session.get("directory")), session.get("time_created")
-    begins = Begins(
-        str(session["id"]),
-        title=first_line(as_text(session.get("title"))),
-        project=last_part(directory),
-        started_ms=_ms(started),
-        extra=told(cwd=directory, tool_version=session.get("version"), parent_session=session.get("parent_id")),
-    )
-    row = cells_of("session", session, ("id",), documents=_DOCUMENTS)
-    return Row(begins, row.table, row.key, row.cells, row.json, row.blobs)
-
-
-def _about(message: dict[str, object]) -> dict[str, str | bool]:
-    data = object_in(as_text(message.get("data")).encode())
+def _about(message: Row) -> dict[str, str | bool]:
+    held = message.json.get("data")
+    data = object_in(bytes(held) if held is not None else as_text(message.cells.get("data")).encode())
     about: dict[str, str | bool] = {"role": _speaker_of(data)}
     if model := _model_of(data):
         about["model"] = model
@@ -126,6 +109,7 @@ class OpencodeLens(DeclaredLens):
     def __init__(self, type_name: str) -> None:
         super().__init__(read_views("opencode"))
         self.type_name = type_name
+        self.one_line, self.writes = False, ()  # type: ignore[misc]  # files of their own, which opencode reads no more
         self.times = (*((*self.at, *time) for time in self.times), ("cells", "time_created"))
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
@@ -167,7 +151,6 @@ class OpencodeRowLens(OpencodeLens):
     """Sees rows of the database as lines (:mod:`store.formats.core.sqlite`), and the file of a session."""
 
     at = ("json", "data")
-    writes = (*_SAID, Kind.TOOL_RESULT)
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(
         (Kind.QUESTION, Kind.ANSWER), "opencode asks by a call of the tool question, and its result is the answer"
     )
@@ -178,7 +161,7 @@ class OpencodeRowLens(OpencodeLens):
 
     def __init__(self) -> None:
         super().__init__(_ROW)
-        self.one_line = True
+        self.one_line, self.writes = True, (*_SAID, Kind.TOOL_RESULT)  # type: ignore[misc]  # as above
         self.telling = (b'"tokens"',)
 
     def held(self, record: JsonObject) -> JsonObject:
@@ -233,7 +216,7 @@ class OpencodeRowLens(OpencodeLens):
         times: dict[str, str | int | float | None] = {"time_created": now_ms, "time_updated": now_ms}
         owner = _identifier("msg", now_ms, last.cells.get("message_id") or last.key.get("id"))
         said = Row(None, "message", {"id": owner}, {"session_id": session, **times}, {"data": _raw(message)})
-        part = _new_part(kind, text, now_ms, more)
+        part = self.made(kind, text, now_ms, more)
         cells = {"message_id": owner, "session_id": session, **times}
         about = {"role": speaker, **{key: value for key, value in before.about.items() if key == "model"}}
         own: dict[str, sqlite.Cell] = {"id": _identifier("prt", now_ms, last.key.get("id"))}
@@ -256,16 +239,6 @@ class OpencodeRowLens(OpencodeLens):
             told = {"status": "error", "input": state.get("input", {}), "error": text}
         part["state"] = told | ({} if more.failed else {"metadata": {}}) | {"time": times}
         return documents.carried(payload, (), was, now)
-
-
-def _new_part(kind: Kind, text: str, now_ms: int, more: Particulars) -> JsonObject:
-    if kind is Kind.TOOL_CALL:
-        called: JsonObject = {"type": "tool", "callID": more.new_id("call_"), "tool": more.tool}
-        return called | {"state": {"status": "running", "input": more.arguments(text), "time": {"start": now_ms}}}
-    what = "reasoning" if kind is Kind.REASONING else "text"
-    said: JsonObject = {"type": what, "text": text, "time": {"start": now_ms, "end": now_ms}}
-    # what the program says to the model stands in the user's name
-    return said | ({"synthetic": True} if kind is Kind.SYSTEM else {})
 
 
 class OpencodeMessageLens(OpencodeLens):
@@ -291,7 +264,8 @@ class OpencodePartLens(OpencodeLens):
         return {**record, "speaker": self._speaker}
 
 
-LENSES: tuple[Lens, ...] = (OpencodeRowLens(), OpencodeMessageLens(), *map(OpencodePartLens, _SPEAKERS))
+_ROWS = OpencodeRowLens()
+LENSES: tuple[Lens, ...] = (_ROWS, OpencodeMessageLens(), *map(OpencodePartLens, _SPEAKERS))
 _FROM_MODELS = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.SUMMARY, Kind.TOOL_CALL))
 
 _is_identifier = re.compile(r"[\w-]++").fullmatch
@@ -350,56 +324,57 @@ _BLANK = b" \t\r\n\0"
 
 
 _OWN = ("$XDG_DATA_HOME/opencode",)
-
-
-@cache
-def _newer() -> DeclaredDatabase:
-    """Return the format of the tables that the program's second generation has, maybe beside the older ones."""
-    return DeclaredDatabase(read_file(Path(__file__).parent / "descriptions" / "opencode-v2.toml"))
-
-
-_BEGUN_ANEW = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
-
-
-def _has_newer(database: sqlite3.Connection) -> bool:
-    return "id" in columns_of(database, "session_v2") and "session_id" in columns_of(database, "session_message")
-
-
-def _told_anew(database: sqlite3.Connection) -> set[str]:
-    """Return the sessions that the tables of the second generation tell of."""
-    return {str(row["id"]) for row in dictionaries(database, _BEGUN_ANEW)} if _has_newer(database) else set()
-
-
 _is_newer = re.compile(rb'"table":"session_(?:v2|message)"').search
+_NEWER = read_file(Path(__file__).parent / "descriptions" / "opencode-v2.toml")
+"""The page of the tables that the program's second generation has, maybe beside the older ones."""
 
 
-_MARKS = {
-    "message.rowid": "SELECT session_id FROM message WHERE rowid >= ?",
-    "part.rowid": "SELECT session_id FROM message WHERE id IN (SELECT message_id FROM part WHERE rowid >= ?)",
-    "session.time_updated": "SELECT id FROM session WHERE time_updated >= ?",
-}
-"""Columns that rise with what is written, and the sessions that were written to since."""
+class _Earlier(Sessions):
+    """Sessions in the tables of the first generation, in which messages have parts."""
+
+    newer: Sessions
+
+    def schemas(self) -> Iterator[Mapping[str, Set[str]]]:
+        own = {"directory", "time_created"}
+        yield {"message": {"data", "session_id"}, "part": {"data", "message_id"}, "session": own}
+
+    def query(self, database: sqlite3.Connection) -> str:
+        """Return the query for sessions: since the second generation, these tables are empty, or say what was."""
+        told_anew = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
+        older = f" WHERE id NOT IN ({told_anew})" if self.newer.stands_in(database) else ""
+        return f"SELECT * FROM session{older} ORDER BY time_created, id"
+
+    def marked(self, database: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+        return super().marked(database) | {"part": ("part", "rowid")}
+
+    def owners(self, table: str) -> str:
+        parts = "SELECT session_id FROM message WHERE id IN (SELECT message_id FROM part WHERE rowid >= ?1)"
+        return parts if table == "part" else super().owners(table)
+
+    def begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:
+        begins = super().begins(row, documents, otherwise)
+        more = told(tool_version=row.get("version"), parent_session=row.get("parent_id"))
+        return structs.replace(begins, extra={**begins.extra, **more})
+
+    def rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
+        for message in super().rows(database, session):
+            yield message
+            about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
+            for part in dictionaries(database, parts, message.key["id"]):
+                yield cells_of("part", part, ("id",), documents=frozenset(self.said.documents), about=about)
 
 
-class Opencode(DatabaseFormat):
+class Opencode(DeclaredDatabase):
     """opencode, by the makers of SST."""
 
-    name = "opencode"
-    lenses = LENSES
-    main_type = _ROW
-    resuming = (
-        Resuming(
-            "opencode", ("opencode", "--session", "{session}"), _OWN, taking=("opencode", "import", "{path}")
-        ),
-    )
-    kept: Sequence[str] = ("$OPENCODE_DB", "$XDG_DATA_HOME/opencode/opencode*.db")
-    schemas = (
-        {
-            "message": {"data", "session_id"},
-            "part": {"data", "message_id"},
-            "session": {"directory", "time_created"},
-        },
-    )
+    def __init__(self) -> None:
+        super().__init__(read_views("opencode"), _ROWS)
+        [earlier], newer = self.kinds, DeclaredDatabase(_NEWER)
+        self.kinds = [_Earlier(earlier.said, newer.kinds[0]), *newer.kinds]
+        self.schemas = list(self.kinds[0].schemas())
+        self.lenses, self._newer_type = LENSES, newer.main_type
+        taking = ("opencode", "import", "{path}")
+        self.resuming = (Resuming("opencode", ("opencode", "--session", "{session}"), _OWN, taking=taking),)
 
     def homes(self, home: Path, cwd: Path) -> Iterator[Path]:
         """Yield the databases, or the folder of sessions where there is none: a database takes over the older files."""
@@ -446,53 +421,7 @@ class Opencode(DatabaseFormat):
         return None if source.main.suffix == ".json" else super().rendition(source, scratch)
 
     def type_of(self, source: Source, record: bytes) -> str:
-        return _newer().main_type if _is_newer(record) else self.main_type
-
-    def lines(self, database: sqlite3.Connection) -> Iterator[Row]:
-        # since its second generation, the older tables are empty, or say what was
-        told_anew = _told_anew(database)
-        # one that nobody has said anything in yet is no conversation
-        begun = "SELECT * FROM session WHERE id IN (SELECT session_id FROM message) ORDER BY time_created, id"
-        for session in dictionaries(database, begun):
-            if session["id"] not in told_anew:
-                yield from _lines_of(database, session)
-        if told_anew:
-            yield from _newer().lines(database)
-
-    def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
-        return self._own_marks(database) | (_newer().marks(database) if _has_newer(database) else {})
-
-    def _own_marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
-        places = (mark.split(".") for mark in _MARKS)
-        there = ((table, column) for table, column in places if column in {"rowid", *columns_of(database, table)})
-        queries = {f"{table}.{column}": f"SELECT max({column}) FROM {table}" for table, column in there}
-        return {name: database.execute(query).fetchone()[0] for name, query in queries.items()}
-
-    def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> sqlite.News | None:
-        now, names = self._own_marks(database), dict[object, None]()
-        own, later = ({mark: since[mark] for mark in since if (mark in _MARKS) is is_own} for is_own in (True, False))
-        newer: sqlite.News | None = (iter(()), {})
-        if later or _has_newer(database):
-            newer = _newer().news(path, database, later)
-        if now.keys() != own.keys() or newer is None:
-            return None
-        for mark, value in own.items():
-            # where there was nothing yet, everything is new
-            found = database.execute(_MARKS[mark], [value if value is not None else -1])
-            names |= dict.fromkeys(name for (name,) in found)
-        told_anew = _told_anew(database) if names else set()
-        begun = "SELECT * FROM session WHERE id = ?1 AND EXISTS (SELECT 1 FROM message WHERE session_id = ?1)"
-        some = (one for name in names if name not in told_anew for one in dictionaries(database, begun, name))
-        lines = (line for session in some for line in _lines_of(database, session))
-        return chain(lines, newer[0]), now | newer[1]
-
-    def newest(self, database: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-        yield from (sqlite.last_row(database, table) for table in ("message", "part"))
-        if _has_newer(database):
-            yield from _newer().newest(database)
-
-    def put_off(self, path: Path) -> float:
-        return _newer().put_off(path)
+        return self._newer_type if _is_newer(record) else self.main_type
 
     def delete(self, database: sqlite3.Connection, row: Row) -> None:
         """Delete a part, or a message with its parts; sessions stay."""
@@ -505,22 +434,13 @@ class Opencode(DatabaseFormat):
         return _titled(conversation.begins.title if conversation.begins else "")
 
 
-def _lines_of(database: sqlite3.Connection, session: Found) -> Iterator[Row]:
-    yield _session(session)
-    query = "SELECT * FROM message WHERE session_id = ? ORDER BY time_created, id"
-    for message in dictionaries(database, query, session["id"]):
-        yield cells_of("message", message, ("id",), documents=_DOCUMENTS)
-        about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
-        for part in dictionaries(database, parts, message["id"]):
-            yield cells_of("part", part, ("id",), documents=_DOCUMENTS, about=about)
-
-
 class Kilo(Opencode):
     """Kilo Code's command line and its newer extensions: opencode's program, with its database elsewhere."""
 
-    name = "kilo"
-    kept = ("$XDG_DATA_HOME/kilo/kilo*.db",)
-    resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.kept = "kilo", ["$XDG_DATA_HOME/kilo/kilo*.db"]
+        self.resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
 
     def claim(self, look: Look) -> Source | None:
         return super().claim(look) if look.path.name.startswith("kilo") and look.path.suffix == ".db" else None

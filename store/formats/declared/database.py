@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
+from store.formats.core.editing import Lens
 from store.formats.core.export_format import Node, TreeBranch, branches
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
@@ -50,17 +51,17 @@ _FRAME, _AT, _NAME = "frame", "item", "name"
 
 
 class DeclaredDatabase(DatabaseFormat):
-    """The tool that a description describes, which keeps its sessions in a database."""
+    """The tool that a description describes, which keeps its sessions in a database; a ``lens`` may see more."""
 
-    def __init__(self, said: Description) -> None:
+    def __init__(self, said: Description, lens: DeclaredLens | None = None) -> None:
         assert said.database is not None
         self.kept = said.homes
         self.kinds = [
-            _Sessions(one) for one in ([said.database] if isinstance(said.database, Database) else said.database)
+            Sessions(one) for one in ([said.database] if isinstance(said.database, Database) else said.database)
         ]
-        self._lens = DeclaredLens(said)
+        self._lens = lens or DeclaredLens(said)
         self.name = said.name
-        self.lenses = (self._lens,)
+        self.lenses: Sequence[Lens] = (self._lens,)
         self.main_type = self._lens.type_name
         self.resuming = resuming_of(said)
         self._may_walk_from: dict[Path, float] = {}
@@ -72,7 +73,7 @@ class DeclaredDatabase(DatabaseFormat):
         return self._lines(database, [(kind, None) for kind in self._present(database)])
 
     def _lines(
-        self, database: sqlite3.Connection, kinds: Sequence[tuple["_Sessions", Sequence[object] | None]]
+        self, database: sqlite3.Connection, kinds: Sequence[tuple["Sessions", Sequence[object] | None]]
     ) -> Iterator[Row]:
         begun = 0
         for kind, names in kinds:
@@ -80,11 +81,8 @@ class DeclaredDatabase(DatabaseFormat):
                 begun += line.begins is not None
                 yield line
 
-    def _present(self, database: sqlite3.Connection) -> list["_Sessions"]:
-        def has(tables: Mapping[str, Set[str]]) -> bool:
-            return all(columns_of(database, table) >= wanted for table, wanted in tables.items())
-
-        return [kind for kind in self.kinds if any(map(has, kind.schemas()))]
+    def _present(self, database: sqlite3.Connection) -> list["Sessions"]:
+        return [kind for kind in self.kinds if kind.stands_in(database)]
 
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
         present = self._present(database)
@@ -252,7 +250,7 @@ def _columns(spelled: str | list[str]) -> tuple[str, ...]:
     return (spelled,) if isinstance(spelled, str) else tuple(spelled)
 
 
-class _Sessions(Struct):
+class Sessions(Struct):
     """One way in which a database holds sessions."""
 
     said: Database
@@ -279,6 +277,12 @@ class _Sessions(Struct):
         yield {said.messages: messages, said.sessions: own}
         if said.unlisted:
             yield {said.messages: messages}
+
+    def stands_in(self, database: sqlite3.Connection) -> bool:
+        """Return whether a database has these tables."""
+        return any(
+            all(columns_of(database, table) >= wanted for table, wanted in tables.items()) for tables in self.schemas()
+        )
 
     @property
     def _named(self) -> str:
@@ -308,16 +312,14 @@ class _Sessions(Struct):
         The last row may be written anew, and a clock may stand still. Without an index, SQLite walks through a table
         for the columns that rise: only if ``touched``.
         """
-        said, named = self.said, quoted(self._named)
+        named = quoted(self._named)
         names: dict[object, None] = {}
         marks: dict[str, Mark] = {}
         for mark, (table, column) in self.marked(database).items():
             # where there was nothing yet, everything is new
             lowest = since[mark] if since[mark] is not None else -1
             if column == "rowid":
-                of = quoted(said.of) if said.messages else named
-                query = said.changed or f"SELECT DISTINCT {of} FROM {quoted(table)} WHERE rowid >= ?1"
-                names |= dict.fromkeys(name for (name,) in database.execute(query, [lowest]))
+                names |= dict.fromkeys(name for (name,) in database.execute(self.owners(table), [lowest]))
                 marks[mark] = database.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0]
             elif touched:
                 query = f"SELECT {named}, {column} FROM {quoted(table)} WHERE {column} >= ?1 ORDER BY {column}"
@@ -326,11 +328,16 @@ class _Sessions(Struct):
                     names[name] = None
         return list(names), marks
 
+    def owners(self, table: str) -> str:
+        """Return the query for the names of the sessions that rows of a table, from number ``?1`` on, are of."""
+        of = quoted(self.said.of if self.said.messages else self._named)
+        return self.said.changed or f"SELECT DISTINCT {of} FROM {quoted(table)} WHERE rowid >= ?1"
+
     def lines(self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None) -> Iterator[Row]:
         """Yield the lines of all sessions, or of those ``only``; ``begun`` conversations come before them."""
         said = self.said
         columns = columns_of(database, said.sessions)
-        every = self._query(columns)
+        every = self.query(database)
         one = f"SELECT * FROM ({every}) WHERE {quoted(self._named)} IS ?1"
         chosen = (row for name in only or () for row in dictionaries(database, one, name))
         for found in dictionaries(database, every) if only is None else chosen:
@@ -342,26 +349,28 @@ class _Sessions(Struct):
             elif said.document and not said.messages and found.get(said.document) is not None:
                 # one that cannot be read is shown as it is
                 begun += 1
-                yield self._session(found, columns, self._begins(found, {}))
+                yield self._session(found, columns, self.begins(found, {}))
             if said.messages:
-                rows = self._rows(database, found)
+                rows = self.rows(database, found)
                 # one that nobody has said anything in yet is no conversation
                 if (first := next(rows, None)) is not None:
                     begun += 1
-                    yield self._session(found, columns, self._begins(found, {}))
+                    yield self._session(found, columns, self.begins(found, {}))
                     yield first
                     yield from rows
 
-    def _query(self, columns: Set[str]) -> str:
+    def query(self, database: sqlite3.Connection) -> str:
+        """Return the query for the rows of all sessions."""
         said = self.said
         if said.select:
             return said.select
-        if columns:
+        if columns_of(database, said.sessions):
             return f"SELECT * FROM {quoted(said.sessions)} ORDER BY rowid"
         of = quoted(said.of)
         return f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
 
-    def _rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
+    def rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
+        """Yield the lines of a session, but for its own."""
         said = self.said
         columns = columns_of(database, said.messages)
         shown = f" AND ({said.shown})" if said.shown and said.shown.split(maxsplit=1)[0] in columns else ""
@@ -373,7 +382,8 @@ class _Sessions(Struct):
             wanted = wanted or [column for column in row if column in columns]
             yield cells_of(said.messages, row, self._key, wanted, documents=documents)
 
-    def _begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:
+    def begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:
+        """Return what a session's row, with ``documents`` of it that are read, says; ``otherwise`` is its key."""
         said = self.said
 
         def told(spelled: str) -> object:
@@ -413,7 +423,7 @@ class _Sessions(Struct):
         decoded = decode(frame)
         asked = object_in(items[0].json)
         first = hash_bytes(msgspec.json.encode([asked.get(name) for name in ("id", "timestamp", "content")])).hex()
-        begins = self._begins(row, {said.document: decoded.value if decoded else None}, first)
+        begins = self.begins(row, {said.document: decoded.value if decoded else None}, first)
         line = self._session(row, columns, begins, frame=where)
         line.json[said.document] = Raw(frame)
         yield line
