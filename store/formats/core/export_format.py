@@ -24,11 +24,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from store.errors import DamageError, NotFound, UsageError
+from store.events.event import ValuePath
 from store.formats.core.archives import archive_at, is_archive, join_members, replace_members
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
-from store.formats.core.json_cuts import end_of
-from store.formats.core.json_spans import LITERAL, member_spans, members, value_end
+from store.formats.core.json_cuts import Choice, cuts, end_of, like
+from store.formats.core.json_spans import member_spans, value_end
 from store.formats.core.json_view import JsonObject, as_text, decode
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
@@ -248,16 +249,11 @@ class _Tree:
 
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
 _NEXT_OBJECT = re.compile(rb'\{\s*+"')
-_key = re.compile(rb"\s*+(" + LITERAL + rb")\s*+:\s*+", re.DOTALL).match
-_SCALAR = LITERAL + rb'|[^\s,\[\]{}"]++'
-_beginning = re.compile(
-    rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _SCALAR + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?", re.DOTALL
-).match
 _separator = re.compile(rb"\s*+,?\s*+").match
 _after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
 _items = msgspec.json.Decoder(list[Raw]).decode
 
-_OBJECT, _END_OF_OBJECT, _END_OF_LIST = b"{}]"
+_OBJECT = 0x7B
 _TRAILING = b" \t\r\n,[]\0\x1e"
 _MOST_ATTEMPTS = 8
 """The number of beginnings like the next conversation's within one conversation before it counts as damaged."""
@@ -291,7 +287,7 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
             position = found.start() if found else size
             continue
         if signature is None or not signature.match(data, position):
-            signature = _like(data, position) or _NEXT_OBJECT
+            signature = like(data, position) or _NEXT_OBJECT
         # objects in objects without an end would each be searched for it, as far as there is anything
         further = _FURTHER if waste < _MOST_WASTE else 0
         end, outline, in_vain = _conversation(data, position, holder, signature, further)
@@ -373,51 +369,17 @@ def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
 
 def _followed(text: bytes, base: int, holder: str) -> Outline:
     """Return the outline of a conversation that parsers refuse, as far as it can be made out."""
-    opened = re.search(rb'(?<!\\)"%b"\s*+:\s*+[\[{]' % re.escape(holder.encode()), text)
-    if opened is None:
-        return Outline(_readable(text), [])
-    messages, end = _followed_messages(text, opened.end(), base)
-    told = _readable(text[: opened.start()]) | _readable(b"{" + text[end:].lstrip(b" \t\r\n,"))
-    return Outline(told, messages)
 
+    def choose(path: ValuePath) -> Choice:
+        return Choice.ENTER if path in ((), (holder,)) else Choice.TAKE
 
-def _readable(text: bytes) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    try:
-        for member in members(text, 0):
-            found[member.key] = text[member.value : member.end]
-    except UsageError:
-        pass
+    found = Outline({}, [])
+    for cut in cuts(memoryview(text), choose):
+        if cut.path[:1] == (holder,):
+            found.messages.append(Span(base + cut.start, base + cut.end))
+        elif cut.path and decode(value := text[cut.start : cut.end]):
+            found.members[str(cut.path[0])] = value
     return found
-
-
-def _followed_messages(text: bytes, position: int, base: int) -> tuple[list[Span], int]:
-    """Return the messages of the object or list whose inside begins at ``position``, and where it ends."""
-    in_object = text[position - 1] == _OBJECT
-    messages: list[Span] = []
-    sibling: re.Pattern[bytes] | None = None
-    waste = 0
-    while (position := end_of(_separator(text, position))) < len(text):
-        if text[position] in (_END_OF_OBJECT, _END_OF_LIST):
-            return messages, position + 1
-        named = _key(text, position) if in_object else None
-        start = named.end() if named and named.end() < len(text) else position
-        if sibling is None and text[start : start + 1] == b"{":
-            sibling = _like(memoryview(text), start, named=in_object)
-        following = sibling.search(text, start + 1) if sibling else None
-        bound = following.start() if following else len(text)
-        end = _value_end(text, start)
-        if end and (in_object <= (named is not None)) and (end <= bound or decode(text[start:end]) is not None):
-            messages.append(Span(base + start, base + end))
-            position = end
-            continue
-        waste += (end or len(text)) - start
-        if waste > _MOST_WASTE:
-            bound = len(text)
-        end = start + len(text[start:bound].rstrip(_TRAILING) or b" ")
-        messages.append(Span(base + start, base + end))
-        position = bound
-    return messages, len(text)
 
 
 def _value_end(text: bytes | memoryview, start: int) -> int:
@@ -427,17 +389,6 @@ def _value_end(text: bytes | memoryview, start: int) -> int:
     except UsageError:
         return 0
     return end if _after_value(text, end) else 0
-
-
-def _like(data: memoryview, position: int, *, named: bool = False) -> re.Pattern[bytes] | None:
-    """Return a pattern for objects (``named``: with a key) that begin as the one at ``position``, by first keys."""
-    begins = _beginning(data, position)
-    if begins is None:
-        return None
-    pattern = rb"\{\s*+" + re.escape(begins[1]) + rb"\s*+:"
-    if begins[2] is not None:
-        pattern += rb"\s*+(?:" + _SCALAR + rb")\s*+,\s*+" + re.escape(begins[2]) + rb"\s*+:"
-    return re.compile((LITERAL + rb"\s*+:\s*+" if named else b"") + pattern, re.DOTALL)
 
 
 _object_begins = re.compile(rb'(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*+"').match

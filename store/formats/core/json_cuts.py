@@ -3,7 +3,7 @@
 Containers are entered as far as a format asks; the values it takes are records, and all else stands between records. A
 literal holds no raw newline, so a quote that is lost is noticed at the end of its line; a bracket that is lost, by a
 value that reaches over the beginning of the next. Either way reading goes on where an object begins with the same
-indentation; in a file without line breaks the rest is one piece.
+indentation, or, in a file without line breaks, with the same keys.
 """
 
 import re
@@ -21,6 +21,10 @@ _literal = re.compile(LITERAL).match
 _between = re.compile(rb"[\s,:\0]*+").match
 _to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
 _scalar = re.compile(rb'[^\s,:\[\]{}"\0]++').match
+_PLAIN = LITERAL + rb'|[^\s,\[\]{}"]++'
+_beginning = re.compile(
+    rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _PLAIN + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?"
+).match
 _DEEPEST_INDENT = 64
 _NEAR = 64 * 1024
 MOST_WASTE = 16 * 1024 * 1024
@@ -139,7 +143,7 @@ def cuts(data: memoryview, choose: Choose) -> Iterator[RecordCut]:
             position += 1
             continue
         if level and level.sibling is None:
-            level.sibling = beginning_like(data, position)
+            level.sibling = beginning_like(data, position) or like(data, position, named=level.is_object)
         end, seen, whole = _value(data, position, level.sibling if level else None, waste)
         waste += seen
         if choice in _RECORDS or not whole or end - position > LARGEST_PASSED:
@@ -166,17 +170,17 @@ def _value(data: memoryview, position: int, sibling: re.Pattern[bytes] | None, w
             return scalar.end(), 0, True
         end = seen = 0
     else:
-        if sibling and (following := sibling.search(data, position, position + _NEAR)):
+        if sibling and (following := sibling.search(data, position + 1, position + _NEAR)):
             # mostly it ends before the next one, and a parser tells faster than brackets
             end = without_separators(data, position, following.start())
             if is_strict_json(data[position:end]):
                 return end, 0, True
         end, seen = element_end(data, position, len(data))
-        if end and (sibling is None or not sibling.search(data, position, end)):
+        if end and (sibling is None or not sibling.search(data, position + 1, end)):
             return end, 0, True
         if end and decode(bytes(data[position:end])) is not None:
             return end, 0, True
-    following = sibling.search(data, position) if sibling and waste < MOST_WASTE else None
+    following = sibling.search(data, position + 1) if sibling and waste < MOST_WASTE else None
     end = following.start() if following else len(data)
     return without_separators(data, position, end), max(seen - position, 0), False
 
@@ -200,6 +204,17 @@ def beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
     if at in (0, position) or data[at - 1] != _NEWLINE or data[position] != _OBJECT:
         return None
     return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
+
+
+def like(data: memoryview, position: int, *, named: bool = False) -> re.Pattern[bytes] | None:
+    """Return a pattern for objects (``named``: with a key) that begin as the one at ``position``, by first keys."""
+    begins = _beginning(data, position)
+    if begins is None:
+        return None
+    pattern = rb"\{\s*+" + re.escape(begins[1]) + rb"\s*+:"
+    if begins[2] is not None:
+        pattern += rb"\s*+(?:" + _PLAIN + rb")\s*+,\s*+" + re.escape(begins[2]) + rb"\s*+:"
+    return re.compile((LITERAL + rb"\s*+:\s*+" if named else b"") + pattern)
 
 
 def without_separators(data: memoryview, start: int, end: int) -> int:

@@ -129,3 +129,18 @@ def test_many_lost_brackets_do_not_take_forever() -> None:
     record = b'\n  {"a": [' + b"1, " * 600 + b"\n"
     data = b"[" + record * 20_000 + b"]"
     assert sum(len(piece) for piece, _, _ in cut(data)) > len(data) * 0.9
+
+
+@pytest.mark.parametrize("holder", ["list", "named"])
+def test_in_one_line_a_quote_that_is_lost_spoils_one_record(holder: str) -> None:
+    records = [{"id": f"r{at}", "says": f"word {at}", "more": {"id": 1}} for at in range(4)]
+    held = records if holder == "list" else {f"k{at}": record for at, record in enumerate(records)}
+    data = json.dumps({"v": {"id": "r"}, holder: held}, separators=(",", ":")).encode().replace(b'"word 1"', b'"word 1')
+
+    def within(path: ValuePath) -> Choice:
+        return Choice.ENTER if path in ((), (holder,)) else Choice.TAKE if path[0] == holder else Choice.PASS
+
+    found = [(data[one.start : one.end], one.path) for one in cuts(memoryview(data), within)]
+    whole = [json.loads(record) for at, (record, _path) in enumerate(found) if at != 1]
+    assert whole == [records[0], *records[2:]]
+    assert [path[0] for _record, path in found] == [holder] * 4
