@@ -29,7 +29,7 @@ from store.content import zstd
 from store.index.database import Database, put
 from store.search.collecting import GROUP, Collected, Steps, groups_of, joined, part_of
 from store.search.needs import Every
-from store.search.words import END, pieces_of
+from store.search.words import END, Piece, pieces_of
 
 TABLES = """
 -- The words of the blocks from first on, span of them.
@@ -54,6 +54,8 @@ _LEVEL, _MERGED_LEVEL = 1, 6
 """Most segments are soon merged."""
 _WORTH = 100
 """A text is read in the time that it takes to look up where so many words are."""
+_FEW = 1
+"""So few texts are read in the time that it takes to look up where a word is."""
 _LARGEST = 1 << 30
 _NEXT = (
     "INSERT INTO state VALUES ('segments', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1 RETURNING value"
@@ -179,19 +181,20 @@ class Segments:
 
     def _meeting(self, segment: _Segment, need: Every) -> set[int]:
         """Return which blocks of a segment may meet a need that is not vacuous, counted from its first."""
-        words: list[tuple[Sequence[int], int]] = []
+        words: list[tuple[Sequence[int], Piece]] = []
         pieces = {piece for literal in need.literals for piece in pieces_of(literal)}
         # those that are found at once may spare the others
         for piece in sorted(pieces, key=lambda piece: not piece.text.startswith(END)):
-            words.append((segment.with_piece(piece.text), piece.mark))
+            words.append((segment.with_piece(piece.text), piece))
             if not words[-1][0]:
                 return set()
         found: set[int] | None = None
-        for numbers, mark in sorted(words, key=lambda word: len(word[0])):
+        # of as many words, the longer ones are in fewer blocks
+        for numbers, piece in sorted(words, key=lambda word: (len(word[0]), -len(word[1].text))):
             if found is None:
-                found = self._places(segment, numbers, mark)
-            elif len(numbers) < _WORTH * len(found):
-                found &= self._places(segment, numbers, mark)
+                found = self._places(segment, numbers, piece.mark)
+            elif len(found) > _FEW and len(numbers) < _WORTH * len(found):
+                found &= self._places(segment, numbers, piece.mark)
         for choice in need.either:
             here = set[int]().union(*(self._meeting(segment, one) for one in choice))
             found = here if found is None else found & here

@@ -101,6 +101,22 @@ def test_words_that_do_not_follow_each_other_are_not_looked_at(segments: Segment
     assert len(list(segments.blocks(all_of([literal(" here "), literal(" there ")]), RANK, 2 * RANK))) == 4001
 
 
+def test_a_word_in_one_block_spares_looking_up_the_shorter_ones(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: dict[int, str] = {}
+    common = " ".join(f"filler{number:04}" for number in range(3000))
+    add(segments, texts, RANK, [f"in any of them, {common}, {rare}" for rare in ("heliotrope", *[""] * 8)])
+    looked_up: list[int] = []
+    part = segments._part
+    monkeypatch.setattr(segments, "_part", lambda segment, number: looked_up.append(number) or part(segment, number))
+    need = all_of([literal(" in "), literal(" any "), literal("heliotrope"), literal("filler0007")])
+    assert list(segments.blocks(need, RANK, 2 * RANK)) == [RANK]
+    # the words that come behind "filler" stand in the last part
+    assert len(looked_up) == 1
+    assert looked_up != [0]
+
+
 def test_what_is_merged_while_somebody_reads_is_told_once(segments: Segments) -> None:
     texts: dict[int, str] = {}
     for number in range(40):
