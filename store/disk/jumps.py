@@ -83,11 +83,12 @@ class Jumps:
         self._log = log
         self._lock = threading.Lock()
         self._failed = False
-        self._unsynced = True
         self._recent: dict[int, _Jump] = {}
         self.damage = _damage(path, store_id)
         """The fault in the file, "" for none. The file was rebuilt, or will be from there on."""
-        if not trusted or self.damage or not path.exists():
+        self._unsynced = not trusted or bool(self.damage) or not path.exists()
+        # what another process left unsynced may be lost; that is found out when the file is opened
+        if self._unsynced:
             path.unlink(missing_ok=True)
             file_header.create(path, JUMPS, store_id)
         self._fd = durable.open_file(path)

@@ -173,7 +173,8 @@ class Files:
         """Record that everything is in its place, if no blobs are pending and there is room."""
         if self.read_only:
             return
-        self.packs.sync()
+        if not self._is_settled():
+            self.packs.sync()
         if self.pending:
             return
         try:
@@ -183,13 +184,19 @@ class Files:
                 raise
             self.notes.append(f"{error}: what was recovered from the journal stays there, too, until there is room")
 
-    def _retire(self) -> None:
+    def _state(self) -> Checkpoint:
         pack, length = self.packs.end
-        state = Checkpoint(self.seq, self.turns.count, self.heads.length, pack, length)
-        if self._replayed or state != self.journal.checkpoint:
+        return Checkpoint(self.seq, self.turns.count, self.heads.length, pack, length)
+
+    def _is_settled(self) -> bool:
+        """Return whether the journal says already that everything is on disk, as it was brought there before that."""
+        return not self._replayed and self._state() == self.journal.checkpoint
+
+    def _retire(self) -> None:
+        if not self._is_settled():
             self.turns.sync()
             self.heads.sync()
-            self.journal.retire(state)
+            self.journal.retire(self._state())
         self.settled()
         self.settled = lambda: None
 

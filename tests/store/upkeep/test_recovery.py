@@ -17,6 +17,7 @@ import pytest
 from store.commit.checkpointer import Checkpointer
 from store.content.compression import Member, pack_records
 from store.conversations.contexts import Append
+from store.disk import durable
 from store.disk.blob_format import Form
 from store.disk.file_header import HEADER_SIZE
 from store.errors import DamageError, FormatTooNew, NotFound, StoreBusy
@@ -54,6 +55,17 @@ def root(memory_path: Path) -> Path:
     with Store.open(memory_path / "store") as store:
         fill(store)
     return memory_path / "store"
+
+
+def test_a_store_that_is_only_looked_at_syncs_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(durable, "fdatasync", synced.append)
+    with Store.open(root) as store:
+        assert store.contexts.last(1, 2)
+    assert synced == []
+    with Store.open(root) as store:
+        store.contexts.append(1, b"{}", "x.v1")
+    assert synced
 
 
 def mark(store: Store) -> None:
