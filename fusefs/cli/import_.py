@@ -65,6 +65,7 @@ def import_(
             raise click.UsageError("--as-text goes with a PATH, and without --format")
         format_name = "text-log"
     from fusefs.cli.backend import on_trial, reach, store_root
+    from store.commit import interrupts
     from store.service.transfers import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
@@ -81,7 +82,7 @@ def import_(
             "Text Bar Download TimeRemaining",
             lambda told: {"completed": told.bytes, "description": name_column(told.session)},
             partial(_size_of, chosen),
-        ) as show:
+        ) as show, interrupts.waits():
             report = backend.call(asked, show)
         if verbose and not format_name:
             _list_skipped(chosen, root)

@@ -20,28 +20,39 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from itertools import islice
+from itertools import chain, islice, starmap
 
 from blake3 import blake3
 
 from store import paths
 from store.commit import patience
 from store.commit.doomed import Doomed
+from store.commit.interrupts import WHOLE
 from store.commit.packer import Packer, Part
 from store.commit.pending import Waiting
 from store.commit.reliance import Region, Reliance
 from store.commit.writer import Writer
 from store.content import zstd
-from store.content.compression import GROUP_BYTES, MAX_BODY_BYTES, SMALL_GROUP_BYTES, Member, pack_delta, pack_records
-from store.content.cuts import Taken, cut
+from store.content.compression import (
+    GROUP_BYTES,
+    LEAST_BYTES,
+    MAX_BODY_BYTES,
+    SMALL_GROUP_BYTES,
+    Member,
+    Packed,
+    pack_delta,
+    pack_records,
+    taken_apart,
+)
+from store.content.cuts import cut
 from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference, sketch
-from store.content.resolver import Resolver
+from store.content.resolver import Resolver, members
 from store.content.sealed import names_of
 from store.content.shelf import StoredBlobs
-from store.disk.blob_format import Chunk, Compression, Form, codec, encode_chunks, encode_record
+from store.disk.blob_format import Chunk, Compression, Form, codec, decode_record, encode_chunks, encode_record
 from store.errors import Away, ConvfsError, UsageError
 from store.ids import Hash, hash_bytes, hash_key
-from store.index.index import BlobPlace
+from store.index.index import places_in
 from store.paths import REMOTE
 
 _LOG = logging.getLogger(__name__)
@@ -49,8 +60,6 @@ _LOG = logging.getLogger(__name__)
 _NOTHING: Mapping[Hash, Hash] = {}
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
 _GROUPS_AHEAD = 4
-
-_Packed = list[tuple[bytes, list[Hash]]]
 
 
 class Load:
@@ -77,12 +86,12 @@ class Load:
         self._group: list[Member] = []
         self._group_bytes = 0
         self._new: set[Hash] = set()
-        self._packing: deque[Future[_Packed]] = deque()
+        self._packing: deque[Future[list[Packed]]] = deque()
         """Groups that are being compressed, in order."""
         self._left: list[Waiting] = []
         """The payloads that another process compresses, and in the next line the parts of them that it has."""
         self._left_parts: set[Hash] = set()
-        self._lists: list[tuple[bytes, list[Hash]]] = []
+        self._lists: list[Packed] = []
         """The lists of chunks that are to be written once these are durable."""
         new, packed = self._new, intake.packed_here if logged else intake.packed
         self._versions = Versions(intake, lambda digest: digest in new or bool(packed([digest], region)))
@@ -96,30 +105,43 @@ class Load:
         missing = self._missing(digests)
         limit = self._intake.inline_limit
         new = {digest: payload for digest, payload in zip(digests, payloads, strict=True) if digest in missing}
-        self._take([Taken(digest, len(one), cut(one, limit), one) for digest, one in new.items()], earlier)
-        return digests
-
-    def taken(self, some: Sequence[Taken]) -> None:
-        """Add payloads of turns that were cut already."""
-        missing = self._missing([one.digest for one in some])
-        self._take(list({one.digest: one for one in some if one.digest in missing}.values()))
-
-    def _take(self, new: Sequence[Taken], earlier: Mapping[Hash, Hash] = _NOTHING) -> None:
-        missing = self._missing([name for one in new if one.cut is not None for name, _content in one.cut.contents])
+        apart = [taken_apart(digest, payload, limit) for digest, payload in new.items()]
+        missing = self._missing([content.hash for parts in apart for content in parts[:-1]])
         if self._logged:
             # the entries have these payloads whole: what is cut out of them here others do not have by its name
             self._intake.keep_local(missing)
-        for one in new:
-            before = earlier.get(one.digest)
-            if one.cut is None:
-                assert one.payload is not None
-                self._add(Member(one.digest, Form.PLAIN, one.size, one.payload), before)
-                continue
-            for name, content in one.cut.contents:
-                if name in missing:
-                    missing.remove(name)
-                    self._add(Member(name, Form.PLAIN, len(content), content), before)
-            self._add(Member(one.digest, Form.SKELETON, one.size, one.cut.body), before)
+        for *contents, whole in apart:
+            before = earlier.get(whole.hash)
+            for content in contents:
+                if content.hash in missing:
+                    missing.remove(content.hash)
+                    self._add(content, before)
+            self._add(whole, before)
+        return digests
+
+    def prepared(self, records: Sequence[Packed], rest: Sequence[Member]) -> None:
+        """Add blobs that another process has made of payloads: those that it has packed, and the rest of them."""
+        missing = self._missing([*(name for _record, names in records for name in names), *(one.hash for one in rest)])
+        whole: list[Packed] = []
+        for record in records:
+            if missing.issuperset(record[1]):
+                whole.append(record)
+                missing.difference_update(record[1])
+                self._new.update(record[1])
+            elif not missing.isdisjoint(record[1]):
+                # some of it is here already
+                resolver = self._intake.resolver
+                for member in members(resolver, resolver.open(decode_record(memoryview(record[0])))):
+                    self._add_missing(member, missing)
+        if whole:
+            self._put_packed(whole)
+        for member in rest:
+            self._add_missing(member, missing)
+
+    def _add_missing(self, member: Member, missing: set[Hash]) -> None:
+        if member.hash in missing:
+            missing.remove(member.hash)
+            self._add(member)
 
     def journalled(self, blobs: Sequence[Waiting], packer: Packer, earlier: Mapping[Hash, Hash]) -> None:
         """Add payloads that lie in the journals, as :meth:`payloads` does, by another process.
@@ -224,20 +246,23 @@ class Load:
         return digest
 
     def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
-        unknown = {digest for digest in digests if digest not in self._new}
+        unknown = set(digests) - self._new
         return unknown - self._held(list(unknown), self._region) if unknown else unknown
 
     def _add(self, member: Member, earlier: Hash | None = None) -> None:
         large = len(member.body) >= LEAST_BYTES
         if large and (record := self._versions.record(member, earlier)) is not None:
             self._new.add(member.hash)
-            packed: Future[_Packed] = Future()
-            packed.set_result([(record, [member.hash])])
-            # behind the groups that are being compressed: so the packs do not depend on how fast that is
-            self._packing.append(packed)
-            self._write_packed()
+            self._put_packed([(record, [member.hash])])
             return
         self._put(member)
+
+    def _put_packed(self, records: list[Packed]) -> None:
+        packed: Future[list[Packed]] = Future()
+        packed.set_result(records)
+        # behind the groups that are being compressed: so the packs do not depend on how fast that is
+        self._packing.append(packed)
+        self._write_packed()
 
     def _put(self, member: Member) -> None:
         self._new.add(member.hash)
@@ -267,9 +292,6 @@ class Load:
         while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
             self._intake.write(self._packing.popleft().result(), self._region, logged=self._logged)
 
-
-LEAST_BYTES = 16 << 10
-"""Shorter contents are packed with their neighbours: they are small anyway."""
 
 _DEEPEST = 8
 _TINY = 512
@@ -474,7 +496,8 @@ class Intake:
         self.doomed = Doomed(writer.journal.directory.parent / paths.DOOMED)
         """The blobs that the space of this store does not hold."""
         self.reliance.gone = self.doomed
-        self._unfiled: list[tuple[Hash, BlobPlace]] = []
+        self._unfiled: list[tuple[int, int, list[Hash]]] = []
+        """The records that were written and are not filed: the pack and the offset of each, and its blobs."""
         self._written: set[Hash] = set()
         """The hashes of the blobs in ``_unfiled``."""
         self._sketches: dict[int, Hash] = {}
@@ -499,7 +522,7 @@ class Intake:
         """Return the blobs that the store holds intact, in a pack or in the journal, or will hold after a sync."""
         pending, written = self.writer.pending, self._written
         # these are on their way into the last pack: no sweep touches that
-        waiting = {digest for digest in digests if digest in written or digest in pending}
+        waiting = written.intersection(digests) | pending.among(digests)
         found = self.reliance.note(region, waiting)
         waiting = waiting if found is None else found
         return waiting | self.packed([digest for digest in digests if digest not in waiting], region)
@@ -514,7 +537,7 @@ class Intake:
     def _packed(self, digests: Sequence[Hash], region: Region, *, gone: bool) -> set[Hash]:
         while True:
             epoch = self.reliance.epoch
-            sound = {digest for digest in digests if digest in self._sound}
+            sound = set(filter(self._sound.__contains__, digests))
             for digest in self.writer.index.locate([digest for digest in digests if digest not in sound]):
                 try:
                     self.in_packs.check(digest)
@@ -622,12 +645,17 @@ class Intake:
 
     # -- packs -----------------------------------------------------------------------------------------------------
 
-    def write(self, records: Sequence[tuple[bytes, list[Hash]]], region: Region, *, logged: bool = False) -> None:
+    def write(self, records: Sequence[Packed], region: Region, *, logged: bool = False) -> None:
         """Append records, each with the hashes of its blobs, to the packs. Raises StoreFailed.
 
         Skips blobs that another thread has written since the look-up: blobs that many bring at once are stored once.
         With ``logged``, all machines of a space have these blobs already.
         """
+        # in a space it may have to wait for others, for long
+        with nullcontext() if self.publish is not None else WHOLE:
+            self._write(records, region, logged=logged)
+
+    def _write(self, records: Sequence[Packed], region: Region, *, logged: bool) -> None:
         writer = self.writer
         writer.check()
         if self.publish is not None and not logged:
@@ -640,7 +668,7 @@ class Intake:
                 for _record, hashes in new if writer.replaced else ():
                     writer.replaced.written(hashes)
                 for (pack, offset), (_record, hashes) in zip(at, new, strict=True):
-                    self._unfiled += [(digest, (pack, offset, member)) for member, digest in enumerate(hashes)]
+                    self._unfiled.append((pack, offset, hashes))
                     self._written.update(hashes)
                     self.reliance.note(region, hashes)
                     if self.reliance.lost:
@@ -669,9 +697,9 @@ class Intake:
             # the first caller does it for all
             with patience.waiting() if self.publish is not None else nullcontext(), self._sync_lock:
                 with self._append_lock:
-                    places = self._unfiled[:]
+                    records = self._unfiled[:]
                     end = writer.packs.end
-                if places:
+                if records:
                     with self._append_lock:
                         sketches, self._sketches = self._sketches, {}
                         again, self._again = self._again, []
@@ -679,13 +707,14 @@ class Intake:
                     # before these blobs count as held, and anything names them
                     self._publish()
                     self.doomed.restore(again)
-                    packs = {number: writer.packs.length(number) for number in {place[0] for _digest, place in places}}
+                    packs = {number: writer.packs.length(number) for number in {record[0] for record in records}}
+                    places = chain.from_iterable(starmap(places_in, records))
                     # the last pack may have grown since
                     writer.index.add_blobs(places, packs | dict((end,)), sketches)
                     with self._append_lock:
-                        del self._unfiled[: len(places)]
-                        _remember(self._sound, [digest for digest, _place in places])
-                        self._written = {digest for digest, _place in self._unfiled}
+                        del self._unfiled[: len(records)]
+                        _remember(self._sound, [name for _pack, _offset, names in records for name in names])
+                        self._written = {name for _pack, _offset, names in self._unfiled for name in names}
                     self.published(end)
         except Exception as error:
             raise writer.failure(error) from error
@@ -700,7 +729,7 @@ class Intake:
                 del self._outgoing[: len(outgoing)]
                 self._outgoing_bytes = sum(map(len, self._outgoing))
 
-    def adopt(self, records: Sequence[tuple[bytes, list[Hash]]], *, again: bool = False) -> None:
+    def adopt(self, records: Sequence[Packed], *, again: bool = False) -> None:
         """Write what other machines have published, but for records whose blobs are all here. Raises StoreFailed.
 
         What they have published ``again`` may be dropped, and stays it.

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from store.commit.pending import Waiting
-from store.content.compression import Member, pack_records
-from store.content.cuts import cut
+from store.content.compression import Member, Packed, pack_records, taken_apart
 from store.content.zstd import QUICK
 from store.disk import durable
-from store.disk.blob_format import Form
 from store.disk.files import pread_around
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
@@ -115,9 +113,9 @@ class Packer:
         """Begin to compress parts of what was cut last: :meth:`packed` returns the records."""
         self._order(_Pack([part.hash for part in parts], dictionary))
 
-    def packed(self) -> list[tuple[bytes, list[Hash]]]:
+    def packed(self) -> list[Packed]:
         """Return records as :func:`pack_records` does."""
-        found: list[tuple[bytes, list[Hash]]] = self._answer()
+        found: list[Packed] = self._answer()
         return found
 
     def close(self) -> None:
@@ -184,12 +182,7 @@ def _cut(
             payload = pread_around(files[number], length, offset)
             if hash_bytes(payload) != digest:
                 return None
-            taken = cut(payload, limit)
-            if taken is None:
-                members = [Member(digest, Form.PLAIN, length, payload)]
-            else:
-                members = [Member(name, Form.PLAIN, len(content), content) for name, content in taken.contents]
-                members.append(Member(digest, Form.SKELETON, length, taken.body))
+            members = taken_apart(digest, payload, limit)
             parts.update((member.hash, member) for member in members)
             found.append([Part(member.hash, len(member.body)) for member in members])
     return found

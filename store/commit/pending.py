@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import groupby
 
 from msgspec import Struct
@@ -52,6 +52,10 @@ class Pending:
     def __contains__(self, digest: Hash) -> bool:
         """Return whether the blob waits to be packed."""
         return digest in self._blobs
+
+    def among(self, digests: Iterable[Hash]) -> set[Hash]:
+        """Return those of some blobs that wait to be packed."""
+        return set(filter(self._blobs.__contains__, digests))
 
     def hashes(self) -> list[Hash]:
         """Return the blobs that wait to be packed."""

@@ -296,7 +296,7 @@ class Group:
         if parent >= TURNS_BEYOND:
             raise _no_room()
         patch = self._patch(request, head, created=created) if parent else 0
-        records = [turn_format.encode(turn) for turn in written]
+        records = turn_format.encode_all(written)
 
         # most requests are appends of one turn: nothing is gone through that is not there
         bodies: list[tuple[int, heads.Body]] = []

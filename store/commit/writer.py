@@ -27,7 +27,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from itertools import count
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from msgspec import structs
 
 from store.commit import patience
 from store.commit.gathering import Gathering
+from store.commit.interrupts import WHOLE
 from store.commit.open_texts import FOLLOWED, OpenText, OpenTexts
 from store.commit.order import NOWHERE, Alone, Order
 from store.commit.pending import Backlog, Generation, Pending
@@ -535,6 +536,11 @@ class Writer:
     # -- committing ------------------------------------------------------------------------------------------------
 
     def _make_durable(self, group: list[Request]) -> None:
+        # in a space it may have to wait for others, for long
+        with nullcontext() if self.order.shared else WHOLE:
+            self._until_durable(group)
+
+    def _until_durable(self, group: list[Request]) -> None:
         while True:
             try:
                 with patience.held(self.commit_lock, self.order.away) if self.order.shared else self.commit_lock:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from store.content import zstd
-from store.content.cuts import is_text
+from store.content.cuts import cut, is_text
 from store.content.delta import Delta
 from store.content.zstd import LEVEL, Dictionary, shows, veil
 from store.disk import blob_format
@@ -22,6 +22,9 @@ GROUP_BYTES = 128 << 10
 
 SMALL_GROUP_BYTES = 48 << 10
 """Groups that stay smaller than this gain by a dictionary."""
+
+LEAST_BYTES = 16 << 10
+"""Shorter bodies are packed with their neighbours: longer ones may be deltas against what they resemble."""
 
 MAX_BODY_BYTES = 128 << 20
 """No body is larger than this, nor are those of a group together; larger blobs are chunked."""
@@ -38,6 +41,20 @@ class Member(Struct, frozen=True, gc=False):
     form: Form
     raw_len: int
     body: bytes
+
+
+Packed = tuple[bytes, list[Hash]]
+"""A record, and the hashes of its blobs by their position in it."""
+
+
+def taken_apart(digest: Hash, payload: bytes, limit: int) -> list[Member]:
+    """Return the blobs that a payload is cut into, each once, itself last; ``limit`` is where strings leave it."""
+    taken = cut(payload, limit)
+    if taken is None:
+        return [Member(digest, Form.PLAIN, len(payload), payload)]
+    members = [Member(name, Form.PLAIN, len(content), content) for name, content in taken.contents]
+    members.append(Member(digest, Form.SKELETON, len(payload), taken.body))
+    return members
 
 
 def is_dictionary(body: bytes) -> bool:
@@ -95,14 +112,14 @@ def _record(
 
 def pack_records(
     members: Iterable[Member], dictionary: tuple[Hash, bytes] | None = None, level: int = LEVEL
-) -> list[tuple[bytes, list[Hash]]]:
-    """Pack blobs in order; return the records, each with the hashes of its blobs by their position in it.
+) -> list[Packed]:
+    """Pack blobs in order.
 
     A dictionary (the hash of its blob, its bytes) is used where it helps: for little that stands alone. Dictionaries
     themselves lie in records of their own, which need none.
     """
     opened = Dictionary(dictionary[1], dictionary[0]) if dictionary else None
-    records: list[tuple[bytes, list[Hash]]] = []
+    records: list[Packed] = []
     group: list[Member] = []
     size = 0
 

@@ -249,15 +249,6 @@ class Cut(Struct, frozen=True, gc=False):
     contents: list[tuple[Hash, bytes]]
 
 
-class Taken(Struct, frozen=True, array_like=True, gc=False):
-    """A payload of ``size`` bytes on its way in, by its ``digest``; ``payload`` may be None where there is a cut."""
-
-    digest: Hash
-    size: int
-    cut: Cut | None
-    payload: bytes | None
-
-
 def cut(payload: bytes, limit: int) -> Cut | None:
     """Cut a payload; None if nothing is to leave it.
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from blake3 import blake3
 
+from store.content.compression import Member
 from store.content.cuts import join
 from store.content.sealed import SealedGroup, is_inner
 from store.content.shelf import OpenRecord, Shelf, StoredBlobs, nearest
@@ -536,3 +537,9 @@ def bodies(resolver: Resolver, opened: OpenRecord) -> Iterator[tuple[Hash, Form,
         opened.patch(resolver.blob(base))
     for digest, entry in opened.members.items():
         yield digest, Form(entry[0]), opened.body(entry)
+
+
+def members(resolver: Resolver, opened: OpenRecord) -> Iterator[Member]:
+    """Yield the blobs of a record that is no sealed group, to be packed anew. Raises ConvfsError."""
+    for digest, form, body in bodies(resolver, opened):
+        yield Member(digest, form, opened.members[digest][1], body)

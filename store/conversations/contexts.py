@@ -13,10 +13,11 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct, structs
 
-from store.commit.intake import LEAST_BYTES, Intake
+from store.commit.intake import Intake
 from store.commit.reliance import Region
 from store.commit.request import ContextHead, NewTurn, Request
 from store.commit.writer import Writer
+from store.content.compression import LEAST_BYTES
 from store.conversations import branch
 from store.conversations.canonical import Hooks
 from store.conversations.chain import Recorded

@@ -7,7 +7,7 @@ The low half of ``codec`` is the encoding of the payload, the high half the vers
 ``flags`` is that of the encoding, 0 but for encodings of clients that need more than 16 bits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import starmap
 from struct import Struct as Layout
@@ -113,6 +113,11 @@ def encode(turn: Turn) -> bytes:
     """Return the 80 bytes of ``turn``."""
     fields = _pack(*astuple(turn))
     return fields + _pack_crc(crc32(fields))
+
+
+def encode_all(turns: Iterable[Turn]) -> list[bytes]:
+    """Return the 80 bytes of each turn."""
+    return [fields + _pack_crc(crc32(fields)) for fields in starmap(_pack, map(astuple, turns))]
 
 
 def blank(turn_id: int, parent: int, depth: int) -> bytes:

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from store.commit.intake import LEAST_BYTES
 from store.commit.request import ContextHead, NewTurn, Request
+from store.content.compression import LEAST_BYTES
 from store.conversations import branch
 from store.conversations.contexts import Append
 from store.disk.turn_format import Turn

@@ -23,7 +23,7 @@ from store.formats.core.format import ExternalBlob
 from store.formats.registry import lens_for
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
-from store.importing.prepared import Prepared, Seen
+from store.importing.prepared import Chunk, Prepared
 from store.importing.projects import Repositories
 from store.importing.snapshot import Passed, nowhere
 from store.importing.unclaimed import Overtaken, Unclaimed
@@ -94,6 +94,8 @@ class Appender:
         """The number of them that were too large to be looked into."""
         self.size = 0
         """The number of bytes that wait for a commit."""
+        self.types: set[str] = set()
+        """The names of the types of the records that wait."""
         self.aliases: dict[bytes, tuple[str, bytes, Hash]] = {}
         """Other names of content, to be committed."""
         self.arrived: set[bytes] = set()
@@ -128,25 +130,25 @@ class Appender:
     def add(self, type_name: str, payload: bytes) -> None:
         self._take(_Record(type_name, payload, len(payload), None))
 
-    def see_prepared(self, seen: Seen) -> None:
-        """Take over how the next records of those that are prepared are seen, before they are appended."""
-        if self._chain is None:
-            # where nothing is drawn, nothing is seen of records that are not prepared, either
-            return
-        self.sums = None
-        self._seen += seen.count
-        self.last_ms = max(self.last_ms, seen.time_ms)
-        self._defined = self._defined or seen.defines
-        self._unseen.note(seen.glimpse, seen.count)
-
-    def add_prepared(self, some: Sequence[Prepared]) -> None:
+    def add_prepared(self, chunk: Chunk) -> None:
         """Append the next records of those that are prepared."""
-        for record in some:
-            self._batch.append(record)
-            self.size += record.size
-            if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
-                self._commit_batch()
-        self.appended += len(some)
+        # where nothing is drawn, nothing is seen of records that are not prepared, either
+        if self._chain is not None:
+            seen = chunk.seen
+            self.sums = None
+            self._seen += seen.count
+            self.last_ms = max(self.last_ms, seen.time_ms)
+            self._defined = self._defined or seen.defines
+            self._unseen.note(seen.glimpse, seen.count)
+        self._load.prepared(chunk.packed, chunk.rest)
+        self.appended += len(chunk.records)
+        if len(self._batch) + len(chunk.records) < _BATCH_RECORDS and self.size + chunk.size < _BATCH_BYTES:
+            self._batch += chunk.records
+            self.types.update({record.type_name for record in chunk.records})
+            self.size += chunk.size
+        else:
+            for record in chunk.records:
+                self._put(record, record.size)
 
     def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
         """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""
@@ -171,15 +173,11 @@ class Appender:
         self.aliases[blob.digest] = (blob.algorithm, blob.digest, stored(self._load, data))
         return True
 
-    @property
-    def types(self) -> set[str]:
-        return {record.type_name for record in self._batch}
-
     def turns(self) -> list[NewTurn]:
         """Write the content of the waiting records into the packs; return their turns, to be committed."""
         batch = self._batch
-        self._load.taken([record for record in batch if isinstance(record, Prepared)])
-        hashes = iter(self._load.payloads([one.payload for one in batch if not one.digest and one.payload is not None]))
+        missing = [one.payload for one in batch if one.digest is None and one.payload is not None]
+        hashes = iter(self._load.payloads(missing) if missing else ())
         like = {name: self._store.contexts.new_turn(_NO_HASH, name, Encoding.JSON) for name in self.types}
         turns: list[NewTurn] = []
         for record, old in zip_longest(batch, self._replaced()):
@@ -207,7 +205,7 @@ class Appender:
         filed, or asked for.
         """
         measured = Measured()
-        if self._chain is not None:
+        if self._chain is not None and self._number + len(self._batch) > self._seen:
             for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
                 if isinstance(record, Prepared):
                     if number > self._seen:
@@ -238,7 +236,7 @@ class Appender:
     def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
         """Count the records that waited as committed; return their rows to be filed."""
         self._number += len(self._batch)
-        self._batch, self.size, self.aliases = [], 0, {}
+        self._batch, self.size, self.types, self.aliases = [], 0, set(), {}
         if request.written:
             self.parent = request.written[-1].turn_id
         first = request.written[0].turn_id if request.written else 0
@@ -256,8 +254,12 @@ class Appender:
 
     def _take(self, record: _Record) -> None:
         self.appended += 1
+        self._put(record, len(record.payload or b""))
+
+    def _put(self, record: _Record | Prepared, size: int) -> None:
         self._batch.append(record)
-        self.size += len(record.payload or b"")
+        self.types.add(record.type_name)
+        self.size += size
         if len(self._batch) >= _BATCH_RECORDS or self.size >= _BATCH_BYTES:
             self._commit_batch()
 

@@ -15,7 +15,7 @@ another one only once the other files of the import have found theirs.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import islice, takewhile
 from pathlib import Path
@@ -34,6 +34,7 @@ from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, begin
 from store.importing.snapshot import Snapshot, begins, path_text, text_path
 from store.importing.walk import leads_into, own_mounts
 from store.index.catalogue import ContextEntry
+from store.index.origins import origin
 from store.store import Store
 
 _MOST = 64
@@ -79,7 +80,7 @@ class Moved:
         format_: Format,
         source: Source,
         unpacked: Path | None = None,
-        packed: Iterable[str] = (),
+        packed: Sequence[str] = (),
         whole: Whole | None = None,
     ) -> Known | None:
         """Return the conversation of a session, None for a new one. UsageError or OSError if it cannot be read.
@@ -97,6 +98,11 @@ class Moved:
         session = clean(about.session_id)
         # it may be looked for once more
         self._found.pop(self._by_path.pop(source.path, 0), None)
+        marks = [origin("begins", format_.name, own) for own in begins_as]
+        marks += [origin("session", name, session) for name in (format_.name, *packed)]
+        # most sessions are new
+        if not self._store.catalogue.has_any(marks):
+            return None
         for entry, of_its_id in self._like(format_, source, session, begins_as):
             path = text_path(entry.source)
             # a file in a mount must not be looked at by its own daemon, and is there

@@ -1,23 +1,24 @@
-"""Records of a session made ready for the store by a process that does not have it: read, cut, hashed and seen.
+"""Records of a session made ready for the store by a process that does not have it: read, hashed, seen, and packed.
 
 All of that follows from the files alone, and is most of the work of an import. The process that has the store does not
 read a session that was prepared to its end. Where only the store can tell, as of content that lies beside a session, it
 gets the record as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
 
-from store.content.cuts import MAX_CUT_BYTES, Taken, cut
+from store.content.compression import GROUP_BYTES, LEAST_BYTES, Member, Packed, pack_records, taken_apart
+from store.content.cuts import MAX_CUT_BYTES
 from store.conversations.chain import Alone
 from store.events.event import Event
 from store.formats.core.format import About, Format, Source
 from store.formats.registry import format_named, learn, lens_for
 from store.helper import Answer, Work
-from store.ids import hash_bytes
+from store.ids import Hash, hash_bytes
 from store.importing.envelope import Envelope, EnvelopeBuilder
 from store.importing.reading import LOOKED_AT, Reading, Samples, beginning
 from store.importing.snapshot import Cursor, Snapshot, Stamps, stamps_of
@@ -25,6 +26,7 @@ from store.importing.unseen import RECORDS_LOOKED_AT, Glimpse, glimpse
 
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
+_REMEMBERED = 200_000
 MORE, LAST = range(2)
 """The answers: a :class:`Chunk` of the session, and one that ends it."""
 
@@ -42,14 +44,17 @@ class Seen(Struct, array_like=True):
     defines: tuple[tuple[tuple[str, str], ...], ...] = ()
 
 
-class Prepared(Taken, frozen=True, array_like=True, gc=False):
-    """A record: how it is taken in, and the name of its type.
+class Prepared(Struct, frozen=True, array_like=True, gc=False):
+    """A record: the name of its payload, the size of that in bytes, and the name of its type.
 
-    It has its ``payload`` where it is not cut, where only the store can tell how it is seen, where it refers to content
-    beside the session, and where it is one of the first.
+    It has its ``payload`` where only the store can tell how it is seen, where it refers to content beside the session,
+    and where it is one of the first.
     """
 
+    digest: Hash
+    size: int
     type_name: str
+    payload: bytes | None = None
 
 
 class Whole(Struct, frozen=True, array_like=True):
@@ -69,9 +74,16 @@ class Whole(Struct, frozen=True, array_like=True):
 
 
 class Chunk(Struct, frozen=True, array_like=True, gc=False):
-    """Records that follow each other, and how they are seen; the last one says what the session is as a ``whole``."""
+    """Records that follow each other, of ``size`` bytes, what they are made of, and how they are seen.
+
+    What they are made of is ``packed`` as far as it fills groups; the ``rest`` may go with that of others, or be alike
+    to what the store has. The last one says what the session is as a ``whole``.
+    """
 
     records: list[Prepared]
+    size: int = 0
+    packed: list[Packed] = []
+    rest: list[Member] = []
     seen: Seen = field(default_factory=Seen)
     whole: Whole | None = None
 
@@ -89,6 +101,7 @@ class Preparer:
     def __init__(self, limit: int, scratch: Path) -> None:
         self._limit = limit
         self._scratch = scratch
+        self._pile = _Pile()
 
     def work(self, _number: int, source: object) -> Iterator[Answer]:
         """Prepare a :class:`Source`; what is wrong with it is told by the one that imports it."""
@@ -113,7 +126,8 @@ class Preparer:
         """
         format_ = format_named(source.format)
         stamps, samples, envelope = stamps_of(source), Samples(format_), EnvelopeBuilder()
-        sight = _Sight()
+        sight, pile = _Sight(), self._pile
+        pile.begin()
         has_blobs = type(format_).blobs is not Format.blobs
         records: list[Prepared] = []
         size, count = 0, 0
@@ -129,20 +143,62 @@ class Preparer:
                 samples.see(count, payload)
                 kind = format_.type_of(source, payload) if type_name == format_.main_type else type_name
                 wanted = count <= LOOKED_AT or (has_blobs and any(True for _blob in format_.blobs(source, payload)))
-                records.append(self._prepared(kind, payload, wanted=not sight.sees(kind, payload) or wanted))
+                # always seen
+                wanted = not sight.sees(kind, payload) or wanted
+                digest = hash_bytes(payload)
+                records.append(Prepared(digest, len(payload), kind, payload if wanted else None))
+                pile.add(taken_apart(digest, payload, self._limit))
                 size += len(payload)
                 if size >= _CHUNK_BYTES or len(records) == _CHUNK_RECORDS:
-                    yield Chunk(records, sight.taken())
+                    yield Chunk(records, size, *pile.taken(), sight.taken())
                     records, size = [], 0
             cursor, rest = reading.end(count, stamps.main)
             about = format_.about(source, samples.records)
             begins = [beginning(one, format_) for one in samples.records[:LOOKED_AT]]
             whole = Whole(stamps, cursor, envelope.close(rest), len(snapshot.data), samples.titled(()), about, begins)
-        yield Chunk(records, sight.taken(), whole)
+        yield Chunk(records, size, *pile.taken(), sight.taken(), whole)
 
-    def _prepared(self, type_name: str, payload: bytes, *, wanted: bool) -> Prepared:
-        digest, taken = hash_bytes(payload), cut(payload, self._limit)
-        return Prepared(digest, len(payload), taken, payload if wanted or taken is None else None, type_name)
+
+class _Pile:
+    """The blobs of sessions, packed as far as that needs no store: what only one has so far, and is not large."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hash, int] = {}
+        """The blobs of sessions so far, or the last ones of very many, and in which each was seen last."""
+        self._session = 0
+        self._packed: list[Packed] = []
+        self._group: list[Member] = []
+        self._group_bytes = 0
+        self._apart: list[Member] = []
+
+    def begin(self) -> None:
+        """Begin with another session."""
+        self._session += 1
+        self.taken()
+
+    def add(self, members: Iterable[Member]) -> None:
+        for member in members:
+            seen = self._known.get(member.hash)
+            if seen == self._session:
+                continue
+            self._known[member.hash] = self._session
+            if seen is not None or len(member.body) >= LEAST_BYTES:
+                # the store may have it, or something like it
+                self._apart.append(member)
+                continue
+            self._group.append(member)
+            self._group_bytes += len(member.body)
+            if self._group_bytes >= GROUP_BYTES:
+                self._packed += pack_records(self._group)
+                self._group, self._group_bytes = [], 0
+
+    def taken(self) -> tuple[list[Packed], list[Member]]:
+        """Return what was added since the last call: the groups, and what is not packed."""
+        packed, rest = self._packed, self._apart + self._group
+        self._packed, self._apart, self._group, self._group_bytes = [], [], [], 0
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        return packed, rest
 
 
 class _Sight:

@@ -212,11 +212,8 @@ class RecordIntake:
         has_blobs = type(self._format).blobs is not Format.blobs
         size = 0
         while (chunk := prepared.take()).records:
-            some = chunk.records
             appender = self.appending(0)
-            appender.see_prepared(chunk.seen)
-            start = 0
-            for at, record in enumerate(some if has_blobs or likeness else ()):
+            for number, record in enumerate(chunk.records if has_blobs or likeness else (), self.count + 1):
                 if record.payload is None:
                     continue
                 if likeness is not None:
@@ -226,13 +223,11 @@ class RecordIntake:
                     self.begins = likeness.begins
                     likeness = None if likeness.over else likeness
                 if has_blobs:
-                    appender.add_prepared(some[start:at])
-                    start = at
-                    self._bring_blobs(appender, self.count + at + 1, record.payload)
-            appender.add_prepared(some[start:])
-            self.count += len(some)
+                    self._bring_blobs(appender, number, record.payload)
+            appender.add_prepared(chunk)
+            self.count += len(chunk.records)
             self.number = self.count
-            size += sum(record.size for record in some)
+            size += chunk.size
             passed(size)
         return prepared.whole is not None
 

@@ -247,6 +247,11 @@ class Catalogue:
         found = [entry for entry in self._found_by(where, mark, -1) if entry.metadata.get("machine") == self.machine]
         return found[:most] if most >= 0 else found
 
+    def has_any(self, marks: Sequence[str]) -> bool:
+        """Return whether any of some marks (:func:`store.index.origins.origin`) finds a context, of any machine."""
+        some, wanted = among(marks)
+        return bool(self._query(f"SELECT 1 FROM origins WHERE origin IN ({some}) LIMIT 1", wanted))
+
     def elsewhere(self, kind: str, *names: str, most: int = -1) -> list[ContextEntry]:
         """Return those that other machines of a space have imported, or that came from another store."""
 

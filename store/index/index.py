@@ -8,7 +8,7 @@ import sqlite3
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice, repeat
 from pathlib import Path
 
 import store.disk.head_format as heads
@@ -20,6 +20,15 @@ from store.paths import REMOTE
 
 BlobPlace = tuple[int, int, int]
 """The place of a blob: pack number, offset of the record in it, member of the group (0 if it is none)."""
+
+
+KeyPlace = tuple[int, int, int, int]
+"""Where a blob lies: the key of its hash, and its place."""
+
+
+def places_in(pack: int, offset: int, digests: Sequence[Hash]) -> Iterator[KeyPlace]:
+    """Return where the blobs of a record lie, by their position in it."""
+    return zip(hash_keys(digests), repeat(pack), repeat(offset), count())
 
 
 BlobKeyPlace = tuple[int, int, int]
@@ -61,8 +70,8 @@ class Places:
         at = bisect_left(self._sorted, key)
         return at < len(self._sorted) and self._sorted[at] == key
 
-    def rows(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield key, pack, offset and member of all of them, in the order of the keys."""
+    def rows(self) -> Iterator[KeyPlace]:
+        """Yield all of them, in the order of the keys."""
         for at in sorted(range(len(self._keys)), key=self._keys.__getitem__):
             yield self._keys[at], self._packs[at], self._offsets[at], self._members[at]
 
@@ -96,7 +105,7 @@ class Index:
 
     def add_blobs(
         self,
-        places: Iterable[tuple[Hash, BlobPlace]],
+        places: Iterable[KeyPlace],
         packs: Mapping[int, int] = _NONE,
         sketches: Mapping[int, Hash] = _NO_SKETCHES,
         *,
@@ -107,9 +116,7 @@ class Index:
         ``sketches`` has the last blob with each feature. ``hold`` as of :meth:`Database.writing`: without, StoreFull
         where that has no room.
         """
-        placed = list(places)
-        keys = hash_keys([digest for digest, _place in placed])
-        rows = [(key, *place) for key, (_digest, place) in zip(keys, placed, strict=True)]
+        rows = list(places)
         if rows or packs or sketches:
             with self.db.writing(hold=hold) as sql:
                 _add(sql, rows, packs)
@@ -281,7 +288,7 @@ def _noted(pack: int) -> str:
     return f"{_NOTED}{pack}"
 
 
-def _add(sql: sqlite3.Connection, rows: list[tuple[int, int, int, int]], packs: Mapping[int, int]) -> None:
+def _add(sql: sqlite3.Connection, rows: list[KeyPlace], packs: Mapping[int, int]) -> None:
     # in the order in which they lie, so that each page is gone to once
     rows.sort()
     sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)

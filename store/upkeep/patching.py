@@ -16,8 +16,8 @@ from msgspec import Struct, structs
 from store.commit.checkpointer import Checkpointer
 from store.commit.intake import Intake
 from store.commit.writer import Writer
-from store.content.compression import Member, pack_records
-from store.content.resolver import Resolver, bodies
+from store.content.compression import pack_records
+from store.content.resolver import Resolver, members
 from store.content.sealed import GroupSealer, SealedGroup, leans_on, names_of
 from store.disk import durable, turn_format
 from store.disk import head_format as heads
@@ -273,11 +273,7 @@ class PackRewriter:
             opened = self._resolver.open(record)
             if opened.sealed is not None:
                 return self._sealed_anew(opened.sealed)
-            return pack_records(
-                Member(digest, form, opened.members[digest][1], body)
-                for digest, form, body in bodies(self._resolver, opened)
-                if digest not in self._dropped
-            )
+            return pack_records(one for one in members(self._resolver, opened) if one.hash not in self._dropped)
         except ConvfsError:
             # as damaged as what a scan calls so
             return []

@@ -26,7 +26,7 @@ from store.disk.head_log import HeadLog
 from store.disk.pack import PackSet
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError
-from store.ids import Hash, patch_of, turn_of, type_tag
+from store.ids import Hash, hash_key, patch_of, turn_of, type_tag
 from store.index.beside import remove_database
 from store.index.database import Row, held_if_full, holds
 from store.index.index import BlobPlace, Index
@@ -83,7 +83,7 @@ def file_packs(index: Index, packs: PackSet, damage: list[str]) -> None:
         if known < length:
             # what opening reports of a header is said where the pack is read from there
             start = (number, known) if known > HEADER_SIZE else None
-            places = list(blob_places(packs, [number], damage, start))
+            places = [(hash_key(name), *place) for name, place in blob_places(packs, [number], damage, start)]
             # if it is held for want of room, the next opening reads it again
             held_if_full(index.add_blobs)(places, {number: length}, hold=True)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from msgspec import structs
 
 from store import paths
-from store.commit.intake import LEAST_BYTES
 from store.commit.pending import Generation, Pending
+from store.content.compression import LEAST_BYTES
 from store.disk import durable, files, identity
 from store.disk.blob_format import encode_record
 from store.disk.file_header import HEADER_SIZE, Damage

@@ -410,8 +410,11 @@ def test_an_import_that_is_interrupted_ends_quietly_and_goes_on_the_next_time(us
     importing.send_signal(signal.SIGINT)
     said, _ = importing.communicate(timeout=60)
     assert (importing.returncode, said.strip()) == (130, "")
+    checked = user.convfs("fsck")
+    assert "sound" in checked.stdout
+    # each write was whole
+    assert "recovered" not in checked.stdout + checked.stderr
     assert 0 < len(user.list()) < 100
-    assert "sound" in user.run("fsck")
     user.run("import")
     assert len(user.list()) == 100
     assert "sound" in user.run("fsck")

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from store.content.compression import Member, pack_records
 from store.content.delta import chunks
-from store.disk.blob_format import Compression
+from store.content.sealed import names_of
+from store.disk.blob_format import Compression, Form, Record
 from store.disk.file_header import Damage
 from store.ids import hash_bytes
 from store.store import Store
@@ -45,6 +47,28 @@ def test_lists_of_chunks_are_written_once_the_chunks_of_all_are_durable(
         assert [store.blobs.blob(digest) for digest in digests] == [*contents, contents[0]]
     with Store.open(memory_path / "store", create=False) as store:
         assert [store.blobs.blob(digest) for digest in digests[:4]] == contents
+        assert fsck(store) == []
+
+
+def test_of_what_was_packed_elsewhere_only_what_is_not_here_is_stored(memory_path: Path) -> None:
+    def member(content: bytes) -> Member:
+        return Member(hash_bytes(content), Form.PLAIN, len(content), content)
+
+    known, *fresh, rest = (member(b"%d " % number * 2000) for number in range(6))
+    with Store.open(memory_path / "store") as store:
+        store.intake.put(known.body)
+        load = store.intake.load()
+        # of the first group one is here, the second is as the first but for that, and the third is new
+        packed = [record for group in ([known, *fresh[:2]], fresh[:2], fresh[2:]) for record in pack_records(group)]
+        load.prepared(packed, [rest, known, fresh[0]])
+        load.sync()
+        stored = [
+            name
+            for _pack, _at, record in store.files.packs.scan()
+            for name in names_of(record if isinstance(record, Record) else pytest.fail("a pack is damaged"))
+        ]
+        assert sorted(stored) == sorted(one.hash for one in (known, *fresh, rest))
+        assert all(store.blobs.blob(one.hash) == one.body for one in (known, *fresh, rest))
         assert fsck(store) == []
 
 

@@ -14,6 +14,8 @@ import msgspec
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.content.sealed import names_of
+from store.disk.blob_format import Record
 from store.disk.file_header import Damage
 from store.filing import Filing
 from store.formats.core.format import Source
@@ -52,24 +54,29 @@ def told(report: ImportReport) -> list[object]:
     return [report.imported, report.records, report.bytes_read, report.errors, report.warnings, report.conversations]
 
 
-_TIMES = frozenset(("time_ms", "created_ms", "updated_ms"))
+_LEFT_OUT = frozenset(("time_ms", "created_ms", "updated_ms", "pack_length"))
 
 
-def without_times(value: object) -> object:
+def comparable(value: object) -> object:
     if isinstance(value, msgspec.Struct):
         named = msgspec.structs.asdict(value)
-        return type(value).__name__, [without_times(part) for name, part in named.items() if name not in _TIMES]
+        return type(value).__name__, [comparable(part) for name, part in named.items() if name not in _LEFT_OUT]
     return value
 
 
 def content(store: Store) -> list[object]:
-    """Return everything that an import has written, but for when."""
-    turns = [without_times(turn) for turn in store.files.turns.range(1, store.files.turns.count)]
+    """Return everything that an import has written, but for when, and with what else a blob was packed."""
+    turns = [comparable(turn) for turn in store.files.turns.range(1, store.files.turns.count)]
     frames = [frame for frame in store.files.heads.frames() if not isinstance(frame, Damage)]
-    packs = b"".join(path.read_bytes()[64:] for path in sorted((store.root / "blobs").glob("*.pack")))
+    blobs = sorted(name for _pack, _at, record in store.files.packs.scan() for name in names_of(whole(record)))
     names = ("views", "resources", "measures")
     tables = [store.files.index.db.query(f"SELECT * FROM {name} ORDER BY 1, 2") for name in names]
-    return [turns, [(frame.context, without_times(frame.body)) for frame in frames], packs, tables]
+    return [turns, [(frame.context, comparable(frame.body)) for frame in frames], blobs, tables]
+
+
+def whole(record: Record | Damage) -> Record:
+    assert isinstance(record, Record)
+    return record
 
 
 def imported(store: Store, *paths: Path, by_hand: bool = True) -> ImportReport:

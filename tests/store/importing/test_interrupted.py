@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit import interrupts
 from store.disk import durable
 from store.errors import StoreFailed
 from store.importing import group
@@ -105,9 +106,13 @@ class Fault:
         self.calls = 0
         self.at = 0
         self.error: BaseException = OSError(5, "the disk is gone")
+        self.strike: Callable[[], object] = self._raise
         self._main = threading.get_ident()
         for name in CALLS:
             monkeypatch.setattr(durable, name, self._wrapped(getattr(durable, name)))
+
+    def _raise(self) -> None:
+        raise self.error
 
     def _wrapped(self, real: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object, **options: object) -> object:
@@ -115,7 +120,7 @@ class Fault:
             if isinstance(self.error, Exception) or threading.get_ident() == self._main:
                 self.calls += 1
                 if self.calls == self.at:
-                    raise self.error
+                    self.strike()
             return real(*arguments, **options)
 
         return call
@@ -154,6 +159,27 @@ def test_at_any_call_to_the_disk(scene: Scene, fault: Fault, interrupt: bool) ->
         with suppress(StoreFailed, KeyboardInterrupt):
             store.close()
         fault.at = 0
+        scene.check(root)
+    assert hit > 5
+
+
+def test_after_an_interrupt_that_waits_for_the_end_of_a_write_nothing_is_recovered(scene: Scene, fault: Fault) -> None:
+    fault.error = KeyboardInterrupt()
+    fault.strike = lambda: signal.raise_signal(signal.SIGINT)
+    hit = 0
+    for number in attempts(scene, fault):
+        root = scene.copy()
+        fault.at = 0
+        with scene.open(root) as store:
+            try:
+                with interrupts.waits():
+                    fault.calls, fault.at = 0, number
+                    Importer(store).run([scene.sessions])
+                    fault.at = 0
+            except KeyboardInterrupt:
+                hit += 1
+        with scene.open(root) as store:
+            assert store.recovered == []
         scene.check(root)
     assert hit > 5
 

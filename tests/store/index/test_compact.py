@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from store.ids import hash_bytes
+from store.ids import hash_bytes, hash_key
 from store.index.index import Index
 
 
@@ -10,7 +10,7 @@ def test_what_rows_took_is_given_back(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     index = Index(path, "boot")
     hashes = [hash_bytes(b"%d" % number) for number in range(5000)]
-    index.add_blobs((digest, (1, number, 0)) for number, digest in enumerate(hashes))
+    index.add_blobs((hash_key(digest), 1, number, 0) for number, digest in enumerate(hashes))
     index.forget_packs([1])
     reader = index.locate(hashes[:1])
     index.db.compact()

@@ -20,7 +20,7 @@ from store.disk.head_format import (
 )
 from store.errors import DamageError
 from store.events.conversation import labels_of
-from store.ids import Hash, hash_bytes, tip_of, type_tag
+from store.ids import Hash, hash_bytes, hash_key, tip_of, type_tag
 from store.index.catalogue import Called, Catalogue
 from store.index.database import DERIVED_FROM_LOGS
 from store.index.frames import day_of, merge
@@ -162,8 +162,8 @@ def test_a_context_that_was_never_created_is_passed_over(index: Index) -> None:
 
 def test_places_of_blobs(index: Index) -> None:
     names = [hash_bytes(b"%d" % number) for number in range(1200)]
-    index.add_blobs([(name, (1, 100 * number, number % 7)) for number, name in enumerate(names)])
-    index.add_blobs([(names[3], (2, 50, 0)), (names[3], (2, 50, 0))])
+    index.add_blobs([(hash_key(name), 1, 100 * number, number % 7) for number, name in enumerate(names)])
+    index.add_blobs([(hash_key(names[3]), 2, 50, 0)] * 2)
     assert index.locate([names[3]]) == {names[3]: [(1, 300, 3), (2, 50, 0)]}
     found = index.locate([*names, hash_bytes(b"unknown")])
     assert len(found) == 1200
@@ -176,7 +176,7 @@ def test_places_of_blobs(index: Index) -> None:
 def test_hashes_that_begin_alike(index: Index) -> None:
     """The index files eight bytes of a hash: who asks for several gets all places for each."""
     first, second = Hash(bytes(8) + b"a" * 24), Hash(bytes(8) + b"b" * 24)
-    index.add_blobs([(first, (1, 10, 0)), (second, (1, 20, 0))])
+    index.add_blobs([(hash_key(first), 1, 10, 0), (hash_key(second), 1, 20, 0)])
     both = [(1, 10, 0), (1, 20, 0)]
     assert index.locate([first, second]) == {first: both, second: both}
     assert index.locate([first]) == {first: both}
