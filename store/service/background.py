@@ -4,7 +4,8 @@ One measures new records, so that a reader of a conversation finds that done: a 
 of the processor while more come, then with half of one; under very many appends it waits. It could not be a job, which
 waits until no requests come any more.
 
-One has helpers file what a large import has brought (``store.filing``), which the jobs would be long at.
+One has helpers file what a large import has brought (``store.filing``), which the jobs would be long at. Under very
+many appends it waits as well, also where it had begun.
 
 One names contexts that programs make without a name (``store.service.naming``), with their first turn, at once.
 """
@@ -117,12 +118,17 @@ class _Changed:
         """Wait until there are some, then ``gathering`` seconds for more; False to end."""
         return self._something.wait() and not self.closed.wait(gathering)
 
-    def take(self, most: int, limit: float = math.inf) -> list[int]:
-        """Remove and return up to ``most``; none if more than ``limit`` changes came since the last call."""
+    def calm(self, limit: float) -> bool:
+        """Return whether no more than ``limit`` changes came since the last call, of this or of :meth:`take`."""
         with self._lock:
             seen, self._seen = self._seen, 0
-            if seen > limit:
-                return []
+        return seen <= limit
+
+    def take(self, most: int, limit: float = math.inf) -> list[int]:
+        """Remove and return up to ``most``; none if more than ``limit`` changes came since the last call."""
+        if not self.calm(limit):
+            return []
+        with self._lock:
             taken = list(islice(self._contexts, most))
             for context in taken:
                 del self._contexts[context]
@@ -193,6 +199,7 @@ def _measure(store: Store, changed: _Changed) -> None:
 
 _LOOK_SECONDS = 2.0
 """The time in which an import that goes on brings more: what is filed together takes less."""
+_BREATH_SECONDS = 0.05
 
 
 class _Ended(Exception):
@@ -213,7 +220,16 @@ def filing(store: Store) -> Iterator[None]:
 
 
 def _file(store: Store, changed: _Changed) -> None:
+    looked = 0.0
+
     def told(_filed: int, _records: int) -> None:
+        nonlocal looked
+        # the processor and the interpreter are the writers' then: every commit would wait for them again and again
+        while (passed := time.monotonic() - looked) > _BREATH_SECONDS and not changed.closed.is_set():
+            looked += passed
+            if changed.calm(passed * _MANY_A_SECOND):
+                break
+            changed.closed.wait(2 * _BREATH_SECONDS)
         if changed.closed.is_set():
             raise _Ended
 
@@ -221,7 +237,7 @@ def _file(store: Store, changed: _Changed) -> None:
     """How many there are in contexts of which none were measured."""
     while changed.wait(_LOOK_SECONDS):
         try:
-            for context in changed.take(sys.maxsize):
+            for context in changed.take(sys.maxsize, _LOOK_SECONDS * _MANY_A_SECOND):
                 records[context] = (store.catalogue.head(context) or (0, 0))[1]
             for context in store.views.measures(list(records)):
                 del records[context]

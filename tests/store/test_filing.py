@@ -413,6 +413,53 @@ def test_a_daemon_that_ends_does_not_wait_until_all_is_filed(
         assert not any(thread.name.startswith("convfs-filing") for thread in threading.enumerate())
 
 
+@pytest.mark.usefixtures("watchful")
+def test_a_daemon_does_not_begin_to_file_while_very_much_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_MANY_A_SECOND", 0)
+    monkeypatch.setattr(background, "_LOOK_SECONDS", 1.0)
+    with opened(tmp_path / "store") as store, background.filing(store):
+        context = store.contexts.create().context
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            store.contexts.append(context, b"{}", "bench.entry.v1")
+            time.sleep(0.01)
+        assert store.search.unfiled == store.files.turns.count
+        # nothing comes any more
+        until(lambda: store.search.unfiled == 0)
+
+
+@pytest.mark.usefixtures("watchful")
+def test_a_daemon_that_files_waits_while_very_much_is_appended(
+    tmp_path: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_BREATH_SECONDS", 1.0)
+    drawn, pieces, begun = Filing._drawn, list[int](), threading.Event()
+    with opened(tmp_path / "store") as store:
+        Importer(store).run([sessions])
+        context = store.contexts.create().context
+
+        def noted(self: Filing, *rest: object) -> None:
+            if not pieces:
+                # it looks for the first time after this
+                store.contexts.append(context, b"{}", "bench.entry.v1")
+                monkeypatch.setattr(background, "_MANY_A_SECOND", 0)
+                begun.set()
+            pieces.append(1)
+            drawn(self, *rest)  # type: ignore[arg-type]  # as it was called
+
+        monkeypatch.setattr(Filing, "_drawn", noted)
+        with background.filing(store):
+            assert begun.wait(60)
+            end = time.monotonic() + 3
+            while time.monotonic() < end:
+                store.contexts.append(context, b"{}", "bench.entry.v1")
+                time.sleep(0.01)
+            assert len(pieces) == 1
+            until(lambda: len(pieces) > 1)
+
+
 def test_two_do_not_file_the_same_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filing, "_STEP_SECONDS", 0.01)
     told: list[tuple[int, int]] = []
