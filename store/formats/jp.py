@@ -7,11 +7,7 @@ Content stands in an event as inline text, as inline base64, or as a reference t
 ``{"$blob": "<sha256>", "size": n}``, ``{"text": "…"}`` and ``{"blob": "<base64>"}`` stand under ``content``; older
 files have ``text`` and ``blob`` in the holder itself, or a bare string under ``content``.
 
-``events.json`` is one JSON array, which is cut into its elements without parsing them. They are found by their brackets
-outside string literals. A literal holds no raw newline, so a quote that is lost is noticed at the end of its line; a
-bracket that is lost, by an element that reaches over the beginning of the next. Either way reading goes on where the
-next event begins: at an object with the indentation of the others, or, in a file without line breaks, at one that
-begins as events do.
+``events.json`` is one JSON array. It grows at its end: reading goes on where an earlier event ended.
 """
 
 import binascii
@@ -33,9 +29,9 @@ from store.formats.core.budget import Budget
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, first_line
-from store.formats.core.json_cuts import LITERAL, MOST_WASTE, beginning_like, element_end, end_of, without_separators
+from store.formats.core.json_cuts import Choice, cuts, end_of, without_separators
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, object_in, scalar
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Places, Shown, Value, is_utf8
 from store.formats.core.look import Look, read_by_hash, read_head
 from store.formats.core.media import from_base64, mime_of, plain_text
@@ -432,59 +428,28 @@ class JpConfigLens(JsonLens):
 
 _opening = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[").match
 _between = re.compile(rb"[\s,]*+").match
-_scalar = re.compile(rb"(?:" + LITERAL + rb"|true|false|null|-?[0-9][0-9.eE+-]*+)(?=[\s,\]])").match
 _TYPES = rb"(?:turn_start|config_delta|chat_re|tool_call_re|inquiry_re|compaction|event_overlay)"
-_next_event = re.compile(rb'\{\s*+"(?:(?:timestamp|event_id)"\s*+:|type"\s*+:\s*+"' + _TYPES + rb")").search
-_FURTHER = 64 * 1024
-"""The bytes searched for an element's end past the beginning of another element."""
-_OPENERS = b"[{"
-_END_OF_ARRAY = 0x5D
 
 
 def array_spans(data: memoryview, start: int) -> Iterator[Span]:
     """Yield the elements of a JSON array from offset ``start`` on: 0, or the end of an earlier element.
 
-    Bytes of no element (a file cut off, NULs, a conflict marker) are one span up to the next event, or to the end.
+    Bytes that are no array, and those that follow it, are one span.
     """
-    position, size = start, len(data)
+    position = start
     if start == 0:
         opened = _opening(data)
         if opened is None:
             yield from _rest(data, 0)
             return
         position = opened.end()
-    sibling: re.Pattern[bytes] | None = None
-    following = -1
-    waste = 0
-    while (position := end_of(_between(data, position))) < size:
-        if data[position] == _END_OF_ARRAY:
-            yield from _rest(data, position + 1)
-            return
-        sibling = sibling or beginning_like(data, position)
-        if sibling and following < position:
-            found = sibling.search(data, position)
-            following = found.start() if found else size
-        bound = min(following + _FURTHER, size) if sibling else size
-        end, seen = _element_end(data, position, bound)
-        if not end or (sibling and end > following and decode(bytes(data[position:end])) is None):
-            waste += seen - position
-            if waste > MOST_WASTE:
-                end = size
-            elif sibling:
-                end = following
-            else:
-                end = sense.start() if (sense := _next_event(data, position + 1)) else size
-            end = without_separators(data, position, end)
-        yield Span(position, end)
-        position = end
-
-
-def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
-    """Return the end of the value at ``position``, 0 where it has none before ``bound``, and the offset read up to."""
-    if data[position] not in _OPENERS:
-        scalar = _scalar(data, position)
-        return (scalar.end() if scalar else 0), position
-    return element_end(data, position, bound)
+    for cut in cuts(data, lambda _path: Choice.TAKE, position):
+        if cut.document:
+            break
+        yield Span(cut.start, cut.end)
+        position = cut.end
+    end = end_of(_between(data, position))
+    yield from _rest(data, end + 1 if bytes(data[end : end + 1]) == b"]" else end)
 
 
 def _rest(data: memoryview, start: int) -> Iterator[Span]:

@@ -27,7 +27,7 @@ _beginning = re.compile(
 ).match
 _DEEPEST_INDENT = 64
 _NEAR = 64 * 1024
-MOST_WASTE = 16 * 1024 * 1024
+_MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
 LARGEST_PASSED = 16 * 1024
 """A value that is passed over and larger than this is a record all the same: between records there is little."""
@@ -64,15 +64,26 @@ class RecordCut(NamedTuple):
 
 
 class _Level:
-    """An entered container: the ``step`` to the current value (None: a key is due); ``choice`` is for elements."""
+    """An entered container: the ``step`` to the current value (None: a key is due); ``choice`` is for elements.
 
-    __slots__ = ("choice", "is_object", "path", "sibling", "step")
+    ``sibling`` finds objects that begin as the first one in it.
+    """
+
+    __slots__ = ("_next", "_searched", "choice", "is_object", "path", "sibling", "step")
 
     def __init__(self, is_object: bool, path: ValuePath) -> None:
         self.is_object, self.path = is_object, path
         self.choice: Choice | None = None
         self.step: str | int | None = None if is_object else 0
         self.sibling: re.Pattern[bytes] | None = None
+        self._next = self._searched = 0
+
+    def next_sibling(self, data: memoryview, position: int) -> int:
+        """Return where the next one after ``position`` begins, 0 where none is near; nothing is searched twice."""
+        if self.sibling is not None and self._searched <= position:
+            found = self.sibling.search(data, position + 1, position + _NEAR)
+            self._next, self._searched = (found.start(), found.start()) if found else (0, position + _NEAR)
+        return self._next
 
 
 def choice_of(*items: str) -> Choose:
@@ -111,11 +122,14 @@ def cut_spans(data: memoryview, start: int, choose: Choose) -> Iterator[Span]:
         yield Span(cut.start, cut.end)
 
 
-def cuts(data: memoryview, choose: Choose) -> Iterator[RecordCut]:
-    """Yield the records of the JSON documents in ``data``, in order; of bytes that make no sense, all."""
-    levels: list[_Level] = []
+def cuts(data: memoryview, choose: Choose, start: int = 0) -> Iterator[RecordCut]:
+    """Yield the records of the JSON documents in ``data``, in order; of bytes that make no sense, all.
+
+    An offset ``start`` lies between the elements of a list, which is the first document.
+    """
+    levels: list[_Level] = [_Level(False, ())] if start else []
     document = waste = 0
-    position = len(BYTE_ORDER_MARK) if data[:3] == BYTE_ORDER_MARK else 0
+    position = len(BYTE_ORDER_MARK) if not start and data[:3] == BYTE_ORDER_MARK else start
     size = len(data)
     while (position := end_of(_between(data, position))) < size:
         first = data[position]
@@ -143,8 +157,8 @@ def cuts(data: memoryview, choose: Choose) -> Iterator[RecordCut]:
             position += 1
             continue
         if level and level.sibling is None:
-            level.sibling = beginning_like(data, position) or like(data, position, named=level.is_object)
-        end, seen, whole = _value(data, position, level.sibling if level else None, waste)
+            level.sibling = _beginning_like(data, position) or like(data, position, named=level.is_object)
+        end, seen, whole = _value(data, position, level, waste)
         waste += seen
         if choice in _RECORDS or not whole or end - position > LARGEST_PASSED:
             yield RecordCut(position, end, path, document)
@@ -161,31 +175,31 @@ def _passed(levels: list[_Level]) -> int:
     return 0
 
 
-def _value(data: memoryview, position: int, sibling: re.Pattern[bytes] | None, waste: int) -> tuple[int, int, bool]:
+def _value(data: memoryview, position: int, level: _Level | None, waste: int) -> tuple[int, int, bool]:
     """Return the end of the value at ``position``, the number of bytes read in vain, and whether it is whole."""
-    first = data[position]
+    first, sibling = data[position], level.sibling if level else None
     if first not in _OPENERS:
         scalar = (_literal if first == _QUOTE else _scalar)(data, position)
         if scalar:
             return scalar.end(), 0, True
         end = seen = 0
     else:
-        if sibling and (following := sibling.search(data, position + 1, position + _NEAR)):
+        if level and (following := level.next_sibling(data, position)):
             # mostly it ends before the next one, and a parser tells faster than brackets
-            end = without_separators(data, position, following.start())
+            end = without_separators(data, position, following)
             if is_strict_json(data[position:end]):
                 return end, 0, True
-        end, seen = element_end(data, position, len(data))
+        end, seen = _element_end(data, position, len(data))
         if end and (sibling is None or not sibling.search(data, position + 1, end)):
             return end, 0, True
         if end and decode(bytes(data[position:end])) is not None:
             return end, 0, True
-    following = sibling.search(data, position + 1) if sibling and waste < MOST_WASTE else None
-    end = following.start() if following else len(data)
+    later = sibling.search(data, position + 1) if sibling and waste < _MOST_WASTE else None
+    end = later.start() if later else len(data)
     return without_separators(data, position, end), max(seen - position, 0), False
 
 
-def element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
+def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
     """Return the end of a container, 0 where it has none before ``bound``, and the offset read up to."""
     depth = 0
     while bracket := _to_bracket(data, position, bound):
@@ -196,7 +210,7 @@ def element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
     return 0, position
 
 
-def beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
+def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
     """Return a pattern for objects that begin a line as the one at ``position`` does; None if it begins none."""
     at = position
     while at > 0 and position - at < _DEEPEST_INDENT and data[at - 1] in b" \t":
