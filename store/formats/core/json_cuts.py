@@ -25,6 +25,8 @@ _PLAIN = LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _PLAIN + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?"
 ).match
+_key_before = re.compile(rb'"[^"\\\n]*+"\s*+:\s*+\Z').search
+_LONGEST_KEY = 256
 _DEEPEST_INDENT = 64
 _NEAR = 64 * 1024
 _MOST_WASTE = 16 * 1024 * 1024
@@ -78,11 +80,20 @@ class _Level:
         self.sibling: re.Pattern[bytes] | None = None
         self._next = self._searched = 0
 
-    def next_sibling(self, data: memoryview, position: int) -> int:
-        """Return where the next one after ``position`` begins, 0 where none is near; nothing is searched twice."""
-        if self.sibling is not None and self._searched <= position:
-            found = self.sibling.search(data, position + 1, position + _NEAR)
-            self._next, self._searched = (found.start(), found.start()) if found else (0, position + _NEAR)
+    def next_sibling(self, data: memoryview, position: int, bound: int) -> int:
+        """Return where the next one after ``position`` begins (its key, if it has one); 0 for none before ``bound``."""
+        for found in self.sibling.finditer(data, position + 1, bound) if self.sibling else ():
+            if not self.is_object:
+                return found.start()
+            if named := _key_before(data, max(position, found.start() - _LONGEST_KEY), found.start()):
+                return named.start()
+        return 0
+
+    def near_sibling(self, data: memoryview, position: int) -> int:
+        """Return the same, if it is near; nothing is searched twice."""
+        if self._searched <= position:
+            self._next = self.next_sibling(data, position, position + _NEAR)
+            self._searched = self._next or position + _NEAR
         return self._next
 
 
@@ -157,7 +168,7 @@ def cuts(data: memoryview, choose: Choose, start: int = 0) -> Iterator[RecordCut
             position += 1
             continue
         if level and level.sibling is None:
-            level.sibling = _beginning_like(data, position) or like(data, position, named=level.is_object)
+            level.sibling = _beginning_like(data, position) or like(data, position)
         end, seen, whole = _value(data, position, level, waste)
         waste += seen
         if choice in _RECORDS or not whole or end - position > LARGEST_PASSED:
@@ -177,26 +188,25 @@ def _passed(levels: list[_Level]) -> int:
 
 def _value(data: memoryview, position: int, level: _Level | None, waste: int) -> tuple[int, int, bool]:
     """Return the end of the value at ``position``, the number of bytes read in vain, and whether it is whole."""
-    first, sibling = data[position], level.sibling if level else None
+    first = data[position]
     if first not in _OPENERS:
         scalar = (_literal if first == _QUOTE else _scalar)(data, position)
         if scalar:
             return scalar.end(), 0, True
         end = seen = 0
     else:
-        if level and (following := level.next_sibling(data, position)):
+        if level and (following := level.near_sibling(data, position)):
             # mostly it ends before the next one, and a parser tells faster than brackets
             end = without_separators(data, position, following)
             if is_strict_json(data[position:end]):
                 return end, 0, True
         end, seen = _element_end(data, position, len(data))
-        if end and (sibling is None or not sibling.search(data, position + 1, end)):
+        if end and (level is None or not level.next_sibling(data, position, end)):
             return end, 0, True
         if end and decode(bytes(data[position:end])) is not None:
             return end, 0, True
-    later = sibling.search(data, position + 1) if sibling and waste < _MOST_WASTE else None
-    end = later.start() if later else len(data)
-    return without_separators(data, position, end), max(seen - position, 0), False
+    later = level.next_sibling(data, position, len(data)) if level and waste < _MOST_WASTE else 0
+    return without_separators(data, position, later or len(data)), max(seen - position, 0), False
 
 
 def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
@@ -220,15 +230,15 @@ def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None
     return re.compile(rb"\n" + re.escape(bytes(data[at:position])) + rb"\{")
 
 
-def like(data: memoryview, position: int, *, named: bool = False) -> re.Pattern[bytes] | None:
-    """Return a pattern for objects (``named``: with a key) that begin as the one at ``position``, by first keys."""
+def like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
+    """Return a pattern for objects that begin as the one at ``position``, by first keys; None if it is none."""
     begins = _beginning(data, position)
     if begins is None:
         return None
     pattern = rb"\{\s*+" + re.escape(begins[1]) + rb"\s*+:"
     if begins[2] is not None:
         pattern += rb"\s*+(?:" + _PLAIN + rb")\s*+,\s*+" + re.escape(begins[2]) + rb"\s*+:"
-    return re.compile((LITERAL + rb"\s*+:\s*+" if named else b"") + pattern)
+    return re.compile(pattern)
 
 
 def without_separators(data: memoryview, start: int, end: int) -> int:

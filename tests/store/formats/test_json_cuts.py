@@ -144,3 +144,15 @@ def test_in_one_line_a_quote_that_is_lost_spoils_one_record(holder: str) -> None
     whole = [json.loads(record) for at, (record, _path) in enumerate(found) if at != 1]
     assert whole == [records[0], *records[2:]]
     assert [path[0] for _record, path in found] == [holder] * 4
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("in_list", [True, False])
+def test_objects_that_begin_unlike_the_first_are_not_searched_again_and_again(in_list: bool) -> None:
+    others = [{"type": "call", "id": f"c{at}", "says": "x" * 50} for at in range(100_000)]
+    held = [{"role": "user"}, *others] if in_list else {f"k{at}": one for at, one in enumerate([{"a": 1}, *others])}
+
+    def each(path: ValuePath) -> Choice:
+        return Choice.TAKE if path else Choice.ENTER
+
+    assert sum(1 for _ in cuts(memoryview(json.dumps(held).encode()), each)) == len(others) + 1
