@@ -25,11 +25,26 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from store.disk.turn_format import Encoding
+from store.commit.request import ContextHead
+from store.content.compression import Member, pack_records
+from store.content.zstd import QUICK
+from store.disk.blob_format import Form
+from store.disk.turn_format import Encoding, Turn
 from store.ids import hash_bytes
+from store.service.calls import create_context
 from store.service.client import Client, ServiceGone
 from store.service.frames import HEADER, Decoder, Frame, encode
-from store.service.wire import NONE, Appended, AppendTurn, GetLast, TurnsAnswer
+from store.service.wire import (
+    NONE,
+    WHOLE,
+    Appended,
+    AppendTurn,
+    GetLast,
+    Hello,
+    HelloAnswer,
+    TurnsAnswer,
+    encode_records,
+)
 from tests.bench import corpus
 from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, SUSTAINED_SECONDS, TYPE_NAME, Entry, numbered
 from tests.bench.harness import (
@@ -57,6 +72,7 @@ _SYNCS = 100
 
 FORK = multiprocessing.get_context("fork")
 SERVICE = "convfs, over the socket"
+FLOOR = "written and synced, nothing else"
 
 
 def command(store: Path, *arguments: str | Path) -> list[str]:
@@ -224,16 +240,19 @@ class Pipes:
     Each connection has one append on its way at a time.
     """
 
-    def __init__(self, path: Path, daemon: int, *, store: bool = True) -> None:
-        """``store`` says that there is one behind the socket."""
-        self.path = path
-        self.daemon = daemon
+    def __init__(self, agents: Agents, *, store: bool = True) -> None:
+        """Connect to where ``agents`` do; ``store`` says that there is one behind the socket."""
+        self.path = agents.socket
+        self.daemon = agents.daemon
+        self._rest = agents.rest
         self.acknowledged = 0
         self._store = store
 
     def append(self, connections: int, payloads: list[bytes], each: int, number: int) -> Piped:
         """Append a round's records, whose frames are made before."""
-        return self._run(connections, payloads[number * each :][:each], 0.0)
+        run = self._run(connections, payloads[number * each :][:each], 0.0)
+        self._rest()
+        return run
 
     def sustained(self, connections: int, payloads: list[bytes], length: float) -> Piped:
         """Append for ``length`` seconds: these records again and again, each time with another number in them."""
@@ -305,42 +324,82 @@ def _framed(context: int, payloads: Iterable[bytes]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def floor(directory: Path) -> Iterator[tuple[Path, int]]:
-    """Serve what does nothing: a process that reads what comes with an epoll, and answers each frame, as little as a
-    service can do. Give the socket and the process.
+def floor(directory: Path, place: Path | None = None) -> Iterator[Agents]:
+    """Serve what does next to nothing: a process that reads what comes with an epoll, and answers each frame. At most,
+    it writes what has come to the file at ``place``, and syncs that, before it answers all of it.
     """
-    path = directory / "floor"
+    path = directory / ("floor" if place is None else "floor-synced")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(AGENTS)
-        process = FORK.Process(target=_do_nothing, args=(listener,))
+        process = FORK.Process(target=_do_nothing, args=(listener, place))
         process.start()
         try:
-            yield path, process.pid or 0
+            yield Agents(path, process.pid or 0)
         finally:
             process.kill()
             process.join()
 
 
-def _do_nothing(listener: socket.socket) -> None:
-    answer = encode(Frame(AppendTurn.number, 0, Appended(1, 1, 0, hash_bytes(b"")).encode()))
+_RECORD = Turn(1, 0, 0, 0, 0, hash_bytes(b""), 0, 0)
+_NOTHING: dict[tuple[int, int], bytes] = {
+    (Hello.number, 0): HelloAnswer(1).encode(),
+    (create_context.number, 0): create_context.result.encode(ContextHead(1, 0, 0)),
+    (AppendTurn.number, 0): Appended(1, 1, 0, _RECORD.payload_hash).encode(),
+    (AppendTurn.number, WHOLE): encode_records([_RECORD]),
+}
+"""The answers of the floor, by message and flags."""
+_FLOOR_BYTES = 32 << 20
+
+
+def _do_nothing(listener: socket.socket, place: Path | None) -> None:
+    file, at = -1, 0
+    if place is not None:
+        # as a journal is: written over, so that a sync has no metadata to write
+        file = os.open(place, os.O_RDWR | os.O_CREAT)
+        os.pwrite(file, bytes(_FLOOR_BYTES), 0)
+        os.fsync(file)
     epoll = select.epoll()
     epoll.register(listener.fileno(), select.EPOLLIN)
     pipes: dict[int, tuple[socket.socket, Decoder]] = {}
     while True:
-        for fd, _events in epoll.poll():
-            if fd == listener.fileno():
-                pipe, _address = listener.accept()
-                pipes[pipe.fileno()] = (pipe, Decoder())
-                epoll.register(pipe.fileno(), select.EPOLLIN)
-                continue
-            pipe, decoder = pipes[fd]
-            data = pipe.recv(256 << 10)
-            if not data:
-                pipes.pop(fd)[0].close()
-                continue
-            for _frame in decoder.feed(data):
-                pipe.send(answer)
+        frames: list[tuple[socket.socket, Frame]] = []
+        ready, seen = epoll.poll(), -1
+        # as long as more comes, as the service does
+        while len(frames) > seen:
+            seen = len(frames)
+            for fd, _events in ready:
+                if fd == listener.fileno():
+                    pipe, _address = listener.accept()
+                    pipes[pipe.fileno()] = (pipe, Decoder())
+                    epoll.register(pipe.fileno(), select.EPOLLIN)
+                    continue
+                pipe, decoder = pipes[fd]
+                data = pipe.recv(256 << 10)
+                if not data:
+                    pipes.pop(fd)[0].close()
+                    continue
+                frames += [(pipe, frame) for frame in decoder.feed(data)]
+            ready = epoll.poll(0)
+        if place is not None and frames:
+            entry = b"".join([frame.payload for _pipe, frame in frames])
+            at = at if at + len(entry) <= _FLOOR_BYTES else 0
+            os.pwrite(file, entry, at)
+            os.fdatasync(file)
+            at += len(entry)
+        for pipe, frame in frames:
+            pipe.send(encode(Frame(frame.msg_type, frame.req_id, _NOTHING[frame.msg_type, frame.flags])))
+
+
+def hash_seconds(payloads: list[bytes]) -> tuple[float, float]:
+    """Return the processor seconds that one thread takes to hash a record, and to compress one as packs are."""
+    start = time.process_time()
+    for payload in payloads:
+        hash_bytes(payload)
+    hashed = time.process_time()
+    pack_records([Member(hash_bytes(one), Form.PLAIN, len(one), one) for one in payloads], None, QUICK)
+    packed = time.process_time()
+    return (hashed - start) / len(payloads), (packed - hashed) / len(payloads)
 
 
 def sync_seconds(directory: Path, size: int) -> float:
@@ -393,7 +452,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
     payloads = corpus.payloads((slow + fast) * rounds, PAYLOAD_BYTES)
     payloads, calm_payloads = payloads[slow * rounds :], payloads[: slow * rounds]
     entries = {name: Entry(name, directory / "sqlite") for name in PLAIN_SQLITE}
-    with service(directory) as (path, daemon):
+    with service(directory) as (path, daemon), floor(directory, directory / "synced") as least:
         agents = Agents(path, daemon.pid)
         note(f"service: {rounds} rounds of {AGENTS} agents, ten a second each")
         calm = interleaved(
@@ -408,6 +467,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             rounds,
             {
                 SERVICE: partial(agents.flat_out, payloads, fast),
+                FLOOR: partial(least.flat_out, payloads, fast),
                 **{name: partial(_sqlite_flat_out, entry, payloads, counts[name]) for name, entry in entries.items()},
             },
         )
@@ -427,7 +487,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
 
     rate = {name: median(run.rate for run in results) for name, results in rushed.items()}
     served, spent = (median(costs) for costs in zip(*((run.served, run.spent) for run in rushed[SERVICE]), strict=True))
-    locked = median(run.spent for run in rushed[PLAIN_SQLITE[1]])
+    locked, idle = median(run.spent for run in rushed[PLAIN_SQLITE[1]]), median(run.served for run in rushed[FLOOR])
     base50, base99 = (min(over(name, share) for name in PLAIN_SQLITE) for share in (0.5, 0.99))
     base_rate = max(rate[name] for name in PLAIN_SQLITE)
     rows = [
@@ -450,7 +510,9 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         "convfs: a process and a connection an agent. sqlite: 32 threads of one process, no socket in between. Ratios"
         " are to the better of the two, column by column: below 1 is better for latencies, above 1 for the rate. Flat"
         f" out, an append took the daemon {seconds(served)} of processor, the agents {seconds(spent)}, SQLite behind a"
-        f" lock {seconds(locked)}: the next table has clients that take next to nothing, of both."
+        f" lock {seconds(locked)}: the next table has clients that take next to nothing, of both. The floor, a service"
+        f" that writes and syncs what has come and does nothing else, answers these agents at {rate[FLOOR]:.0f}/s ="
+        f" {ratio(rate[FLOOR], base_rate)}, with {seconds(idle)} of processor."
         f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
         f" {seconds(percentile(read, 0.99))}. {long * PAYLOAD_BYTES / 1e6:.0f} MB without a pause:"
         f" {endless.rate:.0f}/s = {ratio(endless.rate, base_rate)}, p99 {seconds(percentile(endless.times, 0.99))}.",
@@ -465,20 +527,24 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
     locked = Entry(PLAIN_SQLITE[1], directory / "sqlite")
     loop = Entry(PLAIN_SQLITE[1], directory / "sqlite-loop")
     note(f"service: {rounds} rounds of one connection and of {AGENTS}, from one process")
-    with service(directory) as (path, daemon), floor(directory) as (nothing, idler):
-        pipes, agents = Pipes(path, daemon.pid), Agents(path, daemon.pid)
+    with (
+        service(directory) as (path, daemon),
+        floor(directory) as idler,
+        floor(directory, directory / "synced") as least,
+    ):
+        pipes = Pipes(Agents(path, daemon.pid))
         results: dict[str, list[Any]] = interleaved(
             rounds,
             {
                 "one": partial(pipes.append, 1, alone, one),
                 "many": partial(pipes.append, AGENTS, together, many),
-                "floor": partial(Pipes(nothing, idler, store=False).append, AGENTS, together, many),
+                "synced": partial(Pipes(least, store=False).append, AGENTS, together, many),
+                "floor": partial(Pipes(idler, store=False).append, AGENTS, together, many),
                 "sqlite": partial(_sqlite_flat_out, locked, together, basis),
                 "loop": partial(_sqlite_in_turns, loop, alone, one),
                 "sync": lambda _number: [sync_seconds(directory, size * PAYLOAD_BYTES) for size in (1, AGENTS)],
             },
         )
-        agents.rest()
         note("service: for a while")
         results["sustained"] = [pipes.sustained(AGENTS, together, 5.0 if quick else SUSTAINED_SECONDS)]
         with Client(path) as client:
@@ -494,6 +560,7 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
         "one": "one connection",
         "many": f"{AGENTS} connections",
         "sustained": f"{AGENTS} connections, sustained",
+        "synced": f"{AGENTS} connections, {FLOOR}",
         "floor": f"{AGENTS} connections, answered without anything",
     }
     rows = [
@@ -508,6 +575,7 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
         )
         for key, name in names.items()
     ]
+    hashed, packed = hash_seconds(together[:many])
     single, grouped = (median(syncs[at] for syncs in results["sync"]) for at in (0, 1))
     print_table(
         f"Appends of {PAYLOAD_BYTES // 1024} KB over the socket, from one process that does nothing else",
@@ -517,7 +585,9 @@ def _piped(directory: Path, rounds: int, *, quick: bool) -> None:
         f" {for_long:.0f}/s. Its loop: one thread that appends one record after the other, as little as a client of it"
         f" can be, {looped:.0f}/s. Writing and syncing {PAYLOAD_BYTES}"
         f" bytes takes this disk {seconds(single)}, {AGENTS} times as much {seconds(grouped)}: one connection's p50 is"
-        " that and what the service adds. The daemon's processor time has what it did in the background meanwhile.",
+        " that and what the service adds. The daemon's processor time has what it did in the background meanwhile: of"
+        f" that, and of all, hashing one record takes {seconds(hashed)}, compressing it for the packs {seconds(packed)}"
+        " (several together, once, in a thread that does nothing else).",
     )
 
 
