@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from blake3 import blake3
 
 from tests.bench import corpus
 from tests.bench.harness import (
@@ -162,48 +164,109 @@ class SqliteLocked(SqliteBase):
         self._connection.close()
 
 
+class Grouping:
+    """One thread that takes everything that waits and has it committed together; waiting callers are answered then."""
+
+    def __init__(self, commit: Callable[[list[Any]], None]) -> None:
+        self._commit = commit
+        self._queue: queue.SimpleQueue[tuple[Any, threading.Lock] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def caller(self) -> Callable[[Any], None]:
+        """Return a function for one thread: it hands an item over, and returns once that is committed."""
+        answer = threading.Lock()
+        answer.acquire()
+
+        def hand(item: object) -> None:
+            self._queue.put((item, answer))
+            answer.acquire()
+
+        return hand
+
+    def close(self) -> None:
+        """End the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            waiting = [item]
+            with contextlib.suppress(queue.Empty):
+                while (more := self._queue.get_nowait()) is not None:
+                    waiting.append(more)
+            self._commit([one for one, _ in waiting])
+            for _, answer in waiting:
+                answer.release()
+
+
 class SqliteGrouped(SqliteBase):
     """One writer thread that takes everything that waits and commits it in one transaction."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._queue: queue.SimpleQueue[tuple[tuple[object, ...], threading.Lock] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self._thread.start()
+        self._connection = self.connect()
+        self._group = Grouping(self._commit)
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[Append]:
-        """Hand records to the writer thread and wait for its answer (a lock that it releases)."""
-        context = next(self._contexts)
-        depth = 0
-        answer = threading.Lock()
-        answer.acquire()
+        """Hand records to the writer thread and wait for its answer."""
+        context, depths, hand = next(self._contexts), itertools.count(1), self._group.caller()
+        yield lambda payload: hand(_row(context, next(depths), payload))
 
-        def append(payload: bytes) -> None:
-            nonlocal depth
-            depth += 1
-            self._queue.put((_row(context, depth, payload), answer))
-            answer.acquire()
-
-        yield append
-
-    def _write(self) -> None:
-        with contextlib.closing(self.connect()) as connection:
-            while (item := self._queue.get()) is not None:
-                waiting = [item]
-                with contextlib.suppress(queue.Empty):
-                    while (more := self._queue.get_nowait()) is not None:
-                        waiting.append(more)
-                connection.execute("begin immediate")
-                connection.executemany(INSERT, [row for row, _ in waiting])
-                connection.execute("commit")
-                for _, answer in waiting:
-                    answer.release()
+    def _commit(self, rows: list[tuple[object, ...]]) -> None:
+        self._connection.execute("begin immediate")
+        self._connection.executemany(INSERT, rows)
+        self._connection.execute("commit")
 
     def close(self) -> None:
         """End the writer thread."""
-        self._queue.put(None)
-        self._thread.join()
+        self._group.close()
+        self._connection.close()
+
+
+_FLOOR_BYTES = 32 << 20
+
+
+class Floor(Idle):
+    """Next to nothing: records are hashed by their threads, and those that wait together written over others and
+    synced, as in a journal. It keeps nothing.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._file = os.open(directory / "floor", os.O_RDWR | os.O_CREAT, 0o600)
+        # a sync has no metadata to write then
+        os.pwrite(self._file, bytes(_FLOOR_BYTES), 0)
+        os.fsync(self._file)
+        self._at = self._count = 0
+        self._group = Grouping(self._commit)
+
+    @contextlib.contextmanager
+    def writer(self) -> Iterator[Append]:
+        """Hash, and hand over."""
+        hand = self._group.caller()
+        yield lambda payload: hand((blake3(payload).digest(), payload))
+
+    def _commit(self, records: list[tuple[bytes, bytes]]) -> None:
+        entry = b"".join([part for record in records for part in record])
+        self._at = self._at if self._at + len(entry) <= _FLOOR_BYTES else 0
+        os.pwrite(self._file, entry, self._at)
+        os.fdatasync(self._file)
+        self._at += len(entry)
+        self._count += len(records)
+
+    def close(self) -> None:
+        """End."""
+        self._group.close()
+        os.close(self._file)
+
+    def stored(self) -> list[bytes]:
+        """It keeps nothing."""
+        return []
+
+    def count(self) -> int:
+        """Return the number of records that came."""
+        return self._count
 
 
 class Jsonl(Idle):
@@ -296,6 +359,8 @@ class Convfs:
             return store.files.turns.count
 
 
+FLOOR = "hashed, written and synced, nothing else"
+
 CONTESTANTS: dict[str, Callable[[Path], Contestant]] = {
     "convfs": Convfs,
     "sqlite, a connection a thread": SqliteConnections,
@@ -303,6 +368,7 @@ CONTESTANTS: dict[str, Callable[[Path], Contestant]] = {
     "sqlite, a thread that groups": SqliteGrouped,
     "jsonl, fdatasync": Jsonl,
     "jsonl, fdatasync under a lock": JsonlLocked,
+    FLOOR: Floor,
 }
 
 
@@ -451,11 +517,14 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         f" {THREADS}. Processor: of all threads, while {THREADS} append, for each record; the rest of its time is"
         " waiting, for the disk and for each other.",
     )
-    for entry in entries.values():
-        entry.verify()
+    for name, entry in entries.items():
+        if name == FLOOR:
+            entry.contestant.close()
+        else:
+            entry.verify()
     length = 5.0 if quick else SUSTAINED_SECONDS
     held = {}
-    for name in ("convfs", *PLAIN_SQLITE):
+    for name in ("convfs", *PLAIN_SQLITE, FLOOR):
         note(f"appends: {THREADS} threads for {length:.0f} s: {name}")
         held[name] = Entry(name, directory / "sustained").sustained(shared[1], length)
     base = max(held[name] for name in PLAIN_SQLITE)
