@@ -1,10 +1,14 @@
 """Words of blocks, collected for a segment (``store.search.segments``): which words there are, and in which blocks.
 
+A part of a segment may have millions of numbers, so they are in arrays: in lists they would take ten times as much.
+
 The extension ``store.search._words``, which is built where there is a compiler, does the same as :class:`InPython` in a
 fraction of the time.
 """
 
 import struct
+import sys
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
@@ -163,12 +167,19 @@ class Steps:
 
 
 def _packed(numbers: Sequence[int]) -> bytes:
-    data = struct.pack(f"<{len(numbers)}H", *numbers)
+    data = _little(array("H", numbers)).tobytes()
     return data[::2] + data[1::2]
 
 
-def _unpacked(data: bytes, at: int, count: int, start: int, end: int) -> tuple[int, ...]:
+def _unpacked(data: bytes, at: int, count: int, start: int, end: int) -> "array[int]":
     """Return the numbers from ``start`` to before ``end`` of the ``count`` that are packed at ``at``."""
     both = bytearray(2 * (end - start))
     both[::2], both[1::2] = data[at + start : at + end], data[at + count + start : at + count + end]
-    return struct.unpack(f"<{end - start}H", both)
+    return _little(array("H", bytes(both)))
+
+
+def _little(numbers: "array[int]") -> "array[int]":
+    """Turn numbers of this machine into little-endian ones, or those into its own."""
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

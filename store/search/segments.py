@@ -17,10 +17,11 @@ follows each word (``store.search.words``), 32 bits for each :data:`GROUP` of it
 
 import sqlite3
 import threading
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 
 from msgspec import Struct
@@ -46,8 +47,8 @@ CREATE TABLE parts (
 
 _MOST_BLOCKS = 1 << 16
 _WORDS_OF_A_PART = 1024
-_AT_ONCE = 4
-"""How many segments of about one size are merged."""
+_AT_ONCE, _MOST_AT_ONCE = 4, 16
+"""How many segments of about one size are merged: of each some words are in memory meanwhile."""
 _RECENT_BYTES = 16 << 20
 _COUNTED_BYTES = 8 << 10
 _LEVEL, _MERGED_LEVEL = 1, 6
@@ -273,19 +274,22 @@ class Segments:
     def _stream(self, segment: int, place: int) -> Iterator[_Placed]:
         row = self.db.one("SELECT * FROM segments WHERE id = ?", (segment,))
         assert row is not None
-        words = zstd.decompress(self.db.checked("segments", row)[3], _LARGEST).split(END)[1:-1]
-        for part in range(0, len(words), _WORDS_OF_A_PART):
-            steps = self._part(segment, part // _WORDS_OF_A_PART)
-            for word, (some, marks) in zip(islice(words, part, part + _WORDS_OF_A_PART), steps, strict=True):
+        left = zstd.decompress(self.db.checked("segments", row)[3], _LARGEST)[len(END) :]
+        part = 0
+        # a part at a time, as all of them is much in memory
+        while left:
+            *words, left = left.split(END, _WORDS_OF_A_PART)
+            for word, (some, marks) in zip(words, self._part(segment, part), strict=True):
                 yield word, place, [*some], marks
+            part += 1
 
 
 def _together(segments: Iterable[tuple[int, int, int]], most: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Yield segments of less than ``most`` blocks that follow each other, as many as one can be made of."""
+    """Yield segments of less than ``most`` blocks that follow each other, as many as one can be made of at once."""
     some: list[tuple[int, int, int]] = []
     for one in segments:
         _id, first, span = one
-        if some and (span >= most or first + span - some[0][1] > _MOST_BLOCKS):
+        if some and (span >= most or len(some) == _MOST_AT_ONCE or first + span - some[0][1] > _MOST_BLOCKS):
             yield some
             some = []
         if span < most:
@@ -318,14 +322,14 @@ class _Merged:
         self._words: list[bytes] = []
         self._parts: list[bytes] = []
         self._counts: list[int] = []
-        self._steps: list[int] = []
+        self._steps = array("H")
         self._marks: list[int] = []
 
     def add(self, word: bytes, steps: Sequence[int], marks: Sequence[int]) -> bool:
         """Add a word, its blocks and its marks, as a part has them; return whether a part is done."""
         self._words.append(word)
         self._counts.append(len(steps))
-        self._steps += steps
+        self._steps.extend(steps)
         self._marks += marks
         if len(self._counts) < _WORDS_OF_A_PART:
             return False
@@ -335,7 +339,7 @@ class _Merged:
     def _end(self) -> None:
         if self._counts:
             self._parts.append(zstd.compress(part_of(self._counts, self._steps, self._marks), _MERGED_LEVEL))
-            self._counts, self._steps, self._marks = [], [], []
+            self._counts, self._steps, self._marks = [], array("H"), []
 
     def end(self, span: int) -> Made:
         """Return the segment, of ``span`` blocks."""

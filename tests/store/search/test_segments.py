@@ -106,15 +106,32 @@ def test_a_word_in_one_block_spares_looking_up_the_shorter_ones(
 ) -> None:
     texts: dict[int, str] = {}
     common = " ".join(f"filler{number:04}" for number in range(3000))
-    add(segments, texts, RANK, [f"in any of them, {common}, {rare}" for rare in ("heliotrope", *[""] * 8)])
+    add(segments, texts, RANK, [f"in any of them, {common}, {rare}" for rare in ("heliotropes", *[""] * 8)])
     looked_up: list[int] = []
     part = segments._part
     monkeypatch.setattr(segments, "_part", lambda segment, number: looked_up.append(number) or part(segment, number))
-    need = all_of([literal(" in "), literal(" any "), literal("heliotrope"), literal("filler0007")])
+    need = all_of([literal(" in "), literal(" any "), literal("heliotropes"), literal("filler0007")])
     assert list(segments.blocks(need, RANK, 2 * RANK)) == [RANK]
     # the words that come behind "filler" stand in the last part
     assert len(looked_up) == 1
     assert looked_up != [0]
+
+
+def test_of_very_many_segments_a_few_are_merged_at_a_time(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: dict[int, str] = {}
+    for number in range(100):
+        add(segments, texts, RANK + number, [f"all of them, but word{number}"])
+    merged: list[int] = []
+    merging = segments._merged
+    monkeypatch.setattr(segments, "_merged", lambda some: merged.append(len(some)) or merging(some))
+    while segments.merge():
+        pass
+    assert max(merged) == 16
+    assert len(segments.db.query("SELECT id FROM segments")) <= 4
+    assert list(segments.blocks(literal("of them"), RANK, 2 * RANK)) == sorted(texts, reverse=True)
+    assert list(segments.blocks(literal("word77"), RANK, 2 * RANK)) == [RANK + 77]
 
 
 def test_what_is_merged_while_somebody_reads_is_told_once(segments: Segments) -> None:
