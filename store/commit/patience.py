@@ -8,6 +8,7 @@ it to others to find the way back. While it waits, it steps aside for those that
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from types import TracebackType
 from typing import Protocol
 
 from store.errors import Unreachable
@@ -22,12 +23,19 @@ class _Thread(threading.local):
     ends: Callable[[], None] | None = None
 
 
-class _Lock(Protocol):
+class Lock(Protocol):
+    """As much of a lock as is used here."""
+
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
+    def __enter__(self) -> object: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 _thread = _Thread()
+_ALONE = nullcontext()
 
 
 @contextmanager
@@ -41,16 +49,17 @@ def at_most(seconds: float, aside: Aside = nullcontext) -> Iterator[None]:
         _thread.seconds, _thread.aside = before
 
 
-@contextmanager
-def waiting(contexts: Sequence[int] = ()) -> Iterator[None]:
+def waiting(contexts: Sequence[int] = ()) -> AbstractContextManager[object]:
     """Wait for a space in the block, aside: ``contexts`` are what changes.
 
     Whoever goes on meanwhile must need no lock that this thread holds.
     """
     aside = _thread.aside
-    if aside is nullcontext:
-        yield
-        return
+    return _ALONE if aside is nullcontext else _waiting(aside, contexts)
+
+
+@contextmanager
+def _waiting(aside: Aside, contexts: Sequence[int]) -> Iterator[None]:
     # it is aside from now on
     _thread.aside = nullcontext
     try:
@@ -73,16 +82,20 @@ def limit() -> float | None:
     return _thread.seconds
 
 
-@contextmanager
-def held(lock: _Lock, away: str) -> Iterator[None]:
+def held(lock: Lock, away: str) -> AbstractContextManager[object]:
     """Hold a lock that others hold while they wait for a space. Raises Unreachable where that takes too long.
 
     At once where the space is ``away``, as is known already ("" if not): others find out when it is back.
     """
     seconds = _thread.seconds
-    if away and seconds is not None:
+    return lock if seconds is None else _held(lock, away, seconds)
+
+
+@contextmanager
+def _held(lock: Lock, away: str, seconds: float) -> Iterator[None]:
+    if away:
         raise Unreachable(away)
-    if not lock.acquire(timeout=-1 if seconds is None else seconds):
+    if not lock.acquire(timeout=seconds):
         raise Unreachable("the space does not answer: others have been waiting for it")
     try:
         yield

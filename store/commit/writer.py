@@ -543,7 +543,7 @@ class Writer:
     def _until_durable(self, group: list[Request]) -> None:
         while True:
             try:
-                with patience.held(self.commit_lock, self.order.away) if self.order.shared else self.commit_lock:
+                with patience.held(self.commit_lock, self.order.away):
                     self._commit(group)
             except Unreachable as error:
                 for request in group:

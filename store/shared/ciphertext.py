@@ -23,6 +23,7 @@ can try which text a chain is of.
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct as Layout
 from struct import error as layout_error
 from typing import NamedTuple
@@ -157,10 +158,16 @@ def _nonce(number: int) -> bytes:
 def seal_entry(key: bytes, generation: int, space: bytes, entry: Entry) -> Entry:
     """Return an entry with its chain and its body sealed with the space key of a generation."""
     salt = os.urandom(_SALT)
-    mark = blake3(entry.chain, key=derived(key, space, b"convfs chain\0")).digest()
-    sealed = structs.replace(entry, generation=generation, chain=mark)
+    mark = blake3(entry.chain, key=_chain_key(key, space)).digest()
     cipher = AESGCM(derived(key, salt, _entry_info(space)))
-    return structs.replace(sealed, body=salt + cipher.encrypt(_nonce(0), entry.chain + entry.body, _about(sealed)))
+    about = _ABOUT.pack(entry.prev, entry.seq, entry.token, entry.machine, generation, entry.packs)
+    text = cipher.encrypt(_nonce(0), entry.chain + entry.body, about)
+    return structs.replace(entry, generation=generation, chain=mark, body=salt + text)
+
+
+@lru_cache(maxsize=1)
+def _chain_key(key: bytes, space: bytes) -> bytes:
+    return derived(key, space, b"convfs chain\0")
 
 
 def open_entry(keys: Keys, space: bytes, entry: Entry) -> Entry:

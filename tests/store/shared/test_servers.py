@@ -88,6 +88,25 @@ def test_who_opens_a_replica_for_a_moment_asks_its_server_little(
     assert sum("'redaction'" in one for one in asked) == 1
 
 
+def test_an_append_in_its_place_is_asked_for_once(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+) -> None:
+    place = Place(postgres=postgres.url(), objects=f"file://{memory_path}/objects")
+    remote.init(place, "once")
+    remote.join(place, "once", memory_path / "a")
+    asked: list[str] = []
+    execute = psycopg.Connection.execute
+
+    def asking(connection: psycopg.Connection[Any], query: Any, *given: Any, **more: Any) -> Any:  # noqa: ANN401  (those of psycopg)
+        asked.append(str(query))
+        return execute(connection, query, *given, **more)
+
+    with Store.open(memory_path / "a") as store, monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "execute", asking)
+        store.contexts.create()
+        assert not any("append" in one for one in asked), asked
+
+
 def test_who_is_shown_what_comes_need_not_wait_for_the_next_look(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
 ) -> None:
