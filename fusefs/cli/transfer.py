@@ -25,8 +25,7 @@ from store import visible
 if TYPE_CHECKING:
     from fusefs.cli.backend import Backend
     from store.service.exchange import Chosen, Place, Transfer
-    from store.transfer.giver import Position
-    from store.transfer.parcel import Offer, Outcome
+    from store.transfer.parcel import Offer, Outcome, Position
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -1,23 +1,23 @@
 """The calls by which conversations go from one store to another, and the transfer that is made of them.
 
-One side gives, the other takes; each is a store that this process has opened, or one that another process serves.
+One side gives, the other takes; each is a store that this process has opened, or one that another process serves. Who
+only calls loads little: what gives and takes is imported where that is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, structs
 
 from store.ids import Hash
 from store.service.call import Emit, Holder, Invocation, Item, T, Table
-from store.store import Store
-from store.transfer import giver, taker
-from store.transfer import metadata as meta
-from store.transfer.giver import Position
-from store.transfer.parcel import Need, Offer, Outcome, Parcel, Piece
+from store.transfer.parcel import Need, Offer, Outcome, Parcel, Piece, Position
 from store.transfer.progress import Reached
+
+if TYPE_CHECKING:
+    from store.store import Store
 
 _OFFERS = 500
 _PARCELS = 256
@@ -40,6 +40,9 @@ class Place(Struct, frozen=True):
 @EXCHANGE.call(500)
 def place(holder: Holder) -> Place:
     """Say which store it is."""
+    from store.transfer import giver
+    from store.transfer import metadata as meta
+
     store = holder.store
     return Place(store.store_id.hex(), meta.machine(store.catalogue.machine), str(store.root), giver.position(store))
 
@@ -57,6 +60,8 @@ def offer(
 
     ``redacted``: as they are without what looks like a secret.
     """
+    from store.transfer import giver
+
     entries = giver.chosen(holder.store, contexts, projects, labels, giver.changed(holder.store, since))
     for start in range(0, len(entries), _OFFERS):
         yield list(giver.offers(holder.store, entries[start : start + _OFFERS], redacted=redacted))
@@ -72,12 +77,16 @@ class Compared(Struct, frozen=True):
 @EXCHANGE.call(502)
 def compare(holder: Holder, offers: list[Offer], named: bool = False) -> Compared:
     """Compare offers with what is here; ``named``: also what was deleted for good is needed."""
+    from store.transfer import taker
+
     return Compared(*taker.compare(holder.store, offers, named=named))
 
 
 @EXCHANGE.pages(503)
 def pack(holder: Holder, needs: list[Need], redacted: bool = False) -> Iterator[list[Parcel]]:
     """Hand out what is needed of conversations, without the contents; ``redacted`` as above."""
+    from store.transfer import giver
+
     for parcel in giver.parcels(holder.store, needs, redacted=redacted):
         yield [parcel]
 
@@ -85,12 +94,16 @@ def pack(holder: Holder, needs: list[Need], redacted: bool = False) -> Iterator[
 @EXCHANGE.call(504)
 def wanted(holder: Holder, digests: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Return those of some blobs that are not here, and may come."""
+    from store.transfer import taker
+
     return tuple(taker.wanted(holder.store, digests))
 
 
 @EXCHANGE.pages(505)
 def hand_out(holder: Holder, payloads: list[bytes], blobs: list[bytes]) -> Iterator[list[Piece]]:
     """Hand out contents."""
+    from store.transfer import giver
+
     some: list[Piece] = []
     size = 0
     for piece in giver.pieces(holder.store, payloads, blobs):
@@ -106,12 +119,16 @@ def hand_out(holder: Holder, payloads: list[bytes], blobs: list[bytes]) -> Itera
 @EXCHANGE.call(506)
 def put(holder: Holder, pieces: list[Piece]) -> None:
     """Store contents, durably."""
+    from store.transfer import taker
+
     taker.put(holder.store, pieces)
 
 
 @EXCHANGE.call(507)
 def take(holder: Holder, parcels: list[Parcel]) -> list[Outcome]:
     """Make conversations of parcels whose contents are here."""
+    from store.transfer import taker
+
     return taker.Taking(holder.store).run(parcels)
 
 
@@ -148,6 +165,8 @@ def _suspects(store: Store, context: int) -> list[Suspect]:
 @EXCHANGE.call(509)
 def earlier(holder: Holder, need: Need, redacted: bool = False) -> list[Offer]:
     """List the earlier states of a conversation, oldest first, behind what is known of it; ``redacted`` as above."""
+    from store.transfer import giver
+
     return giver.earlier(holder.store, need, redacted=redacted)
 
 

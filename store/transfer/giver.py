@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from store.conversations import branch
 from store.disk.head_format import HeadFrame
 from store.errors import ConvfsError, NotFound, UsageError
@@ -20,8 +18,8 @@ from store.importing.snapshot import text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
 from store.transfer import metadata as meta
-from store.transfer.parcel import Known, Need, Offer, Parcel, Piece, Side
-from store.transfer.states import Row, State, born_of, earlier_states
+from store.transfer.parcel import Known, Need, Offer, Parcel, Piece, Position, Row, Side
+from store.transfer.states import State, born_of, earlier_states
 
 if TYPE_CHECKING:
     from store.transfer.hiding import Hiding
@@ -34,13 +32,6 @@ _EDITS = ("edit ", "delete ", "restore ")
 
 Alias = tuple[str, bytes, bytes]
 """A content that a record names by a digest of another algorithm: that, the digest, and its own name."""
-
-
-class Position(Struct, frozen=True):
-    """How far a store has come: the last seq of its head log, and the length of that."""
-
-    seq: int
-    length: int
 
 
 def position(store: Store) -> Position:

@@ -24,7 +24,8 @@ from store.redaction.secrets import LEAST_BYTES, Secrets
 from store.redaction.wanted import built_in
 from store.store import Store
 from store.transfer import metadata as meta
-from store.transfer.states import Row, State
+from store.transfer.parcel import Row
+from store.transfer.states import State
 
 _OVERLAP = 20_000
 """More than the longest secret: what lies across the end of a piece is looked for once more."""

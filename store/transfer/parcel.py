@@ -2,7 +2,22 @@
 
 from msgspec import Struct
 
-from store.transfer.states import Row
+
+class Position(Struct, frozen=True):
+    """How far a store has come: the last seq of its head log, and the length of that."""
+
+    seq: int
+    length: int
+
+
+class Row(Struct, frozen=True, array_like=True, gc=False):
+    """A turn without its place: the fields of :class:`store.commit.request.NewTurn`."""
+
+    payload: bytes
+    tag: int
+    codec: int
+    flags: int
+    created_ms: int
 
 
 class Offer(Struct, frozen=True):

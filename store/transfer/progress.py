@@ -1,7 +1,7 @@
 """How far the conversations of other stores have been looked through: what is at a place then is not compared again.
 
 The file ``transferred`` is JSON, an object for each other store, by its id: for each direction and selection, how far
-this store and the other one had come (``store.transfer.giver.Position``). It may be removed at any time: then all is
+this store and the other one had come (``store.transfer.parcel.Position``). It may be removed at any time: then all is
 compared once more.
 """
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from store import paths
 from store.disk import durable
-from store.transfer.giver import Position
+from store.transfer.parcel import Position
 
 
 class Reached(Struct, frozen=True):

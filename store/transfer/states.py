@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
 
 from blake3 import blake3
-from msgspec import Struct
 
 from store.conversations import branch
 from store.disk.turn_format import Turn
@@ -21,6 +20,7 @@ from store.ids import HASH_SIZE, Hash
 from store.index.catalogue import ContextEntry
 from store.index.views import Run
 from store.store import Store
+from store.transfer.parcel import Row
 
 BORN = "born"
 """The key of metadata for where a conversation was born that came from another store."""
@@ -29,16 +29,6 @@ DIVERGED = "diverged"
 
 ROOT = bytes(HASH_SIZE)
 _TURN = Layout("<32sQI32sIQ")
-
-
-class Row(Struct, frozen=True, array_like=True, gc=False):
-    """A turn without its place: the fields of :class:`store.commit.request.NewTurn`."""
-
-    payload: bytes
-    tag: int
-    codec: int
-    flags: int
-    created_ms: int
 
 
 def row_of(turn: Turn) -> Row:

@@ -27,12 +27,11 @@ from store.index.views import Run
 from store.store import Store
 from store.transfer import metadata as meta
 from store.transfer.giver import PIECE_BYTES
-from store.transfer.parcel import Known, Need, Offer, Outcome, Parcel, Piece, Side
+from store.transfer.parcel import Known, Need, Offer, Outcome, Parcel, Piece, Row, Side
 from store.transfer.states import (
     BORN,
     DIVERGED,
     ROOT,
-    Row,
     State,
     chained,
     earlier_states,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from store.paths import LOCK, SETTINGS
-from tests.fusefs.cli.user import User, on_a_terminal, serving
+from tests.fusefs.cli.user import ROOT, User, on_a_terminal, serving
 
 KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -169,6 +169,24 @@ def test_daemons_hold_both(talking: User, other: Path) -> None:
         assert talking.run("push", name, place) == f"Pushed to {place}: nothing new.\n"
         assert talking.run("sync", name, place).endswith(f"Pushed to {place}: nothing new.\n")
     assert talking.run("--store", other, "fsck") == "The store is sound.\n"
+
+
+def test_where_daemons_hold_both_nothing_is_loaded_that_opens_a_store(talking: User, other: Path) -> None:
+    talking.run("push", own(talking, "shop"), other, "--yes")
+    program = (
+        f"import sys; from fusefs.cli.main import main\ntry: main(['pull', {str(other)!r}])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    with serving(talking, store=other), serving(talking):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=talking.environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    assert done.stdout.startswith(f"Pulled from {other}: ")
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "store.service.exchange" in loaded
+    heavy = {"store.store", "store.commit.writer", "store.transfer.giver", "store.formats.registry", "sqlite3"}
+    assert loaded & {*heavy, "psycopg", "obstore", "cryptography", "trio", "pyfuse3", "rich"} == set()
 
 
 def test_another_machine_is_reached_by_ssh(talking: User) -> None:

@@ -13,7 +13,7 @@ from store.service.call import Holder
 from store.service.exchange import Chosen, Transfer, offer, pack, put, take
 from store.store import Store
 from store.transfer import giver, taker
-from store.transfer.parcel import Need, Piece
+from store.transfer.parcel import Need, Piece, Position
 from tests.store.importing.sessions import lines, session
 from tests.store.transfer.stores import brought_in, carry, did, exported, only, payloads, talks
 
@@ -186,7 +186,7 @@ def test_only_what_has_changed_is_looked_at(laptop: Store, desktop: Store) -> No
     assert [one.context for one in Holder(laptop).call(offer(since=here))] == [contexts[3]]
     assert len(Holder(laptop).call(offer())) == 5
     # a position that this store has never been at
-    beyond = giver.Position(here.seq + 1000, here.length + 100_000)
+    beyond = Position(here.seq + 1000, here.length + 100_000)
     assert len(Holder(laptop).call(offer(since=beyond))) == 5
     transfer = Transfer(Holder(laptop), Holder(desktop))
     assert [one.what for one in transfer.run(transfer.offers(Chosen((contexts[3],))))] == ["new"]
