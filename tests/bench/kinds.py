@@ -24,6 +24,17 @@ Talk = tuple[str, Exchanges]
 """A conversation: its id, and what is asked and answered in turns."""
 
 MEASURE = "claude-code: the same talks"
+KEPT_WHOLE = frozenset(
+    (
+        "chatgpt: archive",
+        "llm: rows",
+        "vscode-chat: described deltas",
+        "goose: described rows",
+        "zed: described documents in rows",
+        "open-webui: described trees in rows",
+    )
+)
+"""The kinds whose files are kept whole beside their conversations."""
 _TIME, _MS = "2026-01-01T00:00:00.000Z", 1_767_225_600_000
 _WRITTEN = ("codex", "pi", "gemini-cli", "jp", "openai", "anthropic")
 
