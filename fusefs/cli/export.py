@@ -31,8 +31,26 @@ FORMATS = (
     "opencode",
     "aider",
     "messages-jsonl",
+    "copilot-cli",
+    "droid",
+    "grok-build",
+    "kimi-cli",
+    "kimi-code",
+    "mistral-vibe",
+    "qwen-code",
+    "cline",
+    "cline-tasks",
+    "continue",
 )
 """The formats of ``store.exporting.export``; repeated here so that help need not import it."""
+
+
+class Names(click.Choice[str]):
+    """Names that there are; those of users' own pages are taken, too, and the store tells of all others."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return a name as it is."""
+        return str(value)
 
 
 @click.command(short_help="Write conversations as files, in any format.")
@@ -40,10 +58,10 @@ FORMATS = (
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(FORMATS),
+    type=Names(FORMATS),
     default="native",
     show_default=True,
-    help="native: the files of the conversation's own tool.",
+    help="native: the files of the conversation's own tool. Formats of your own are taken, too.",
 )
 @click.option(
     "-o",

@@ -13,14 +13,23 @@ _MOST_LEFT = 20
 @click.group("formats", short_help="List the formats, and try one on a file.", invoke_without_command=True)
 @click.pass_context
 def formats(context: click.Context) -> None:
-    """List the formats that are read: those of your own first, which are pages of TOML in the store's `formats`."""
+    """List the formats that are read: those of your own first, which are pages of TOML in the store's `formats`.
+
+    Any conversation can be exported in those that are written from any.
+    """
     if context.invoked_subcommand is None:
+        from store.exporting.export import is_target
         from store.formats.registry import FORMATS, is_described
 
         _learn(context.obj)
-        rows = [("FORMAT", "READ BY", "GOES ON IN")]
+        rows = [("FORMAT", "READ BY", "WRITTEN", "GOES ON IN")]
         rows += [
-            (one.name, "a page" if is_described(one) else "code", ", ".join(to.tool for to in one.resuming))
+            (
+                one.name,
+                "a page" if is_described(one) else "code",
+                "from any" if is_target(one.name) else "its own",
+                ", ".join(to.tool for to in one.resuming),
+            )
             for one in FORMATS
         ]
         write_table(rows)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusefs.cli.completion import complete_conversation
+from fusefs.cli.export import Names
 from fusefs.cli.into_mount import is_same, put
 from fusefs.cli.mounts import convfs_above
 from fusefs.cli.output import echo
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from store.exporting.resume import Plan, Staged
     from store.formats.core.format import Resuming
 
-TOOLS = ("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "opencode", "llm", "aider")
+TOOLS = (
+    *("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "opencode", "llm", "aider"),
+    *("cline", "continue", "copilot-cli", "droid", "grok-build", "kimi-cli", "kimi-code", "mistral-vibe", "qwen-code"),
+)
 """The programs of ``store.exporting.resume``; repeated here so that help need not import it."""
 
 _AT = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
@@ -33,7 +37,7 @@ _AT = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 
 @click.command(short_help="Go on with a conversation in its tool, or in another one.")
 @click.argument("conversation", metavar="CONV[@N]", shell_complete=complete_conversation)
-@click.option("--in", "tool", type=click.Choice(TOOLS), help="The tool, if it is not the conversation's own.")
+@click.option("--in", "tool", type=Names(TOOLS), help="The tool, if it is not the conversation's own.")
 @click.option("--print", "only_print", is_flag=True, help="Print the command that goes on, and do not run it.")
 @click.pass_obj
 def resume(store: Path | None, conversation: str, tool: str | None, only_print: bool) -> None:
@@ -43,10 +47,15 @@ def resume(store: Path | None, conversation: str, tool: str | None, only_print: 
     tool is written as a new session where TOOL looks for sessions; no file of the tool's own is touched. What TOOL
     cannot take is listed on standard error.
     """
+    from fusefs.cli.backend import store_root
     from fusefs.cli.conversations import located
+    from store import paths
     from store.exporting.resume import resuming_of
+    from store.formats.registry import learn
     from store.service import transfers
 
+    # the store tells of pages that cannot be used
+    learn(store_root(store) / paths.FORMATS)
     at = _AT.fullmatch(conversation)
     with located(store, at[1] if at else conversation) as (backend, found):
         plan = backend.call(transfers.plan_resume(found.id, tool or "", int(at[2]) if at else 0))

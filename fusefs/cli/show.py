@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fusefs.cli.completion import complete_conversation
-from fusefs.cli.export import FORMATS
+from fusefs.cli.export import FORMATS, Names
 from fusefs.cli.output import columns, echo, json_array, local_time, widths_of, write_json, write_table, write_text
 from store import visible
 
@@ -182,7 +182,7 @@ def _fit(title: str, room: int | None) -> str:
 @click.argument("conversation", metavar="CONV", shell_complete=complete_conversation)
 @click.option("--json", "as_json", is_flag=True, help="One object with all events, for programs.")
 @click.option("--files", is_flag=True, help="The files of its export: the paths to stage in a version control system.")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="The format of that export.  [default: jp]")
+@click.option("--format", "format_name", type=Names(FORMATS), help="The format of that export.  [default: jp]")
 @click.pass_obj
 def show(store: Path | None, conversation: str, as_json: bool, files: bool, format_name: str | None) -> None:
     """Print a conversation as Markdown, like its file under transcripts/ in the mount.

@@ -17,11 +17,8 @@ class Aider(SessionTarget):
 
     name = "aider"
 
-    def folder(self, conversation: Conversation) -> PurePath:
-        return PurePath()
-
-    def file_name(self, session: NewSession) -> str:
-        return f".aider.chat.history-{str(session.id)[:8]}.md"
+    def path(self, conversation: Conversation, session: str) -> PurePath:
+        return PurePath(f".aider.chat.history-{session[:8]}.md")
 
     def written(self, session: NewSession) -> Iterator[bytes]:
         lens = AiderLens()

@@ -12,6 +12,7 @@ from store.errors import UsageError
 from store.events.conversation import Conversation
 from store.events.event import Block
 from store.exporting.aider import Aider
+from store.exporting.described import Described, described
 from store.exporting.dialogue import Loss, Losses
 from store.exporting.event_json import json_file, json_lines, told_events
 from store.exporting.html.page import page_file
@@ -22,6 +23,7 @@ from store.exporting.opencode import Opencode
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
 from store.exporting.target import ExportJob, OneFile, Target, file_name
 from store.formats.core.media import suffix_of
+from store.formats.registry import format_named, learned, pages
 from store.ids import hash_bytes
 from store.importing.exporter import NATIVE, content_beside, native_files, native_writer, nothing, place, staging
 from store.importing.placing import Stage, StagedFile, last_export
@@ -74,9 +76,7 @@ TARGETS: dict[str, Target] = {
         MessagesJsonl(),
     )
 }
-"""The forms other than that of a conversation's own tool, by name."""
-
-FORMATS = (NATIVE, *TARGETS)
+"""The forms that no page describes, by name."""
 
 
 class Exported(Struct, frozen=True):
@@ -103,7 +103,7 @@ def export(
     """
     losses = Losses()
     write = _writer(store, conversation, format_name, losses)
-    directory = directory if format_name == NATIVE else _target(format_name).above(directory)
+    directory = directory if format_name == NATIVE else target_named(format_name).above(directory)
     files = place(store, conversation, directory, format_name, write, written)
     return Exported(tuple(files), losses.all())
 
@@ -111,7 +111,7 @@ def export(
 def _writer(store: Store, conversation: Conversation, format_name: str, losses: Losses) -> Callable[[Stage], None]:
     if format_name == NATIVE:
         return native_writer(store, conversation, losses.add)
-    target = _target(format_name)
+    target = target_named(format_name)
     return lambda stage: target.write_all(ExportJob(store, conversation, stage, losses))
 
 
@@ -138,11 +138,31 @@ def names(store: Store, conversation: Conversation, format_name: str) -> list[Pu
         beside = content_beside(store, conversation, nothing)
         return [file.name for file in chain(native_files(store, conversation), beside)]
     stage = Stage(None)
-    _target(format_name).write(ExportJob(store, conversation, stage, Losses()))
+    target_named(format_name).write(ExportJob(store, conversation, stage, Losses()))
     return stage.files
 
 
-def _target(name: str) -> Target:
-    if name not in TARGETS:
-        raise UsageError(f"there is no format {name} to export to: choose one of {', '.join(FORMATS)}")
-    return TARGETS[name]
+def target_named(name: str) -> Target:
+    """Return the form called ``name``. Raises UsageError where there is none."""
+    if (found := TARGETS.get(name) or _described(name)) is None:
+        raise UsageError(f"there is no format {name} to export to: choose one of {', '.join(forms())}")
+    return found
+
+
+def is_target(name: str) -> bool:
+    """Return whether conversations of other tools can be exported as this."""
+    return name in TARGETS or _described(name) is not None
+
+
+def forms() -> list[str]:
+    """Return the names of all forms, :data:`NATIVE` first, those that users describe last."""
+    return [NATIVE, *TARGETS, *(one.name for one in (*pages(), *learned()) if described(one))]
+
+
+def _described(name: str) -> Described | None:
+    # only the page that is asked for is read
+    try:
+        format_ = format_named(name)
+    except UsageError:
+        return None
+    return described(format_)

@@ -33,11 +33,8 @@ class Opencode(SessionTarget):
         """None: the sessions that are its own are rows of a database."""
         return ""
 
-    def folder(self, conversation: Conversation) -> PurePath:
-        return PurePath("convfs")
-
-    def file_name(self, session: NewSession) -> str:
-        return f"{self.session_id(session)}.json"
+    def path(self, conversation: Conversation, session: str) -> PurePath:
+        return PurePath("convfs", f"{session}.json")
 
     def session_id(self, session: NewSession) -> str:
         return f"ses_{session.id.hex[:26]}"

@@ -108,10 +108,12 @@ def stage(
     if the conversation knows none.
     """
     # here: most commands export nothing, and start sooner without all the forms
-    from store.exporting.export import TARGETS
+    from store.exporting.export import is_target, target_named
     from store.exporting.sessions import NewSession, SessionTarget
 
-    target = TARGETS.get(tool)
+    # a program may be called otherwise than the format of its sessions
+    names = (tool, *(format_.name for format_ in FORMATS for one in format_.resuming if one.tool == tool))
+    target = next((target_named(name) for name in names if is_target(name)), None)
     if not isinstance(target, SessionTarget):
         raise UsageError(f"{tool} takes no sessions from elsewhere: name another program by --in")
     head = conversation.head
@@ -128,5 +130,5 @@ def stage(
         job = ExportJob(store, conversation, made, losses, f" {head} {copy}" if copy else "")
         target.write_all(job)
     is_own = target.is_own(job)
-    session = identity(store, conversation).session if is_own else target.session_id(NewSession(job, tool))
+    session = identity(store, conversation).session if is_own else target.session_id(NewSession(job, target.name))
     return Staged(session, [os.fsencode(PurePath(name)) for name in made.files], list(losses.all()))

@@ -6,6 +6,7 @@ Gemini CLI ``tmp/<project>/chats/session-<time>-<id>.jsonl``, and pi and oh-my-p
 """
 
 import hashlib
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -53,6 +54,7 @@ class NewSession:
     """A conversation about to become a session of ``tool``: its name there, and its contents."""
 
     def __init__(self, job: ExportJob, tool: str) -> None:
+        self.conversation = job.conversation
         self.losses = job.losses
         self.dialogue = Dialogue(job.store.library, job.conversation, job.losses)
         self.id = uuid5(UUID(bytes=job.store.store_id[:16]), f"{tool} {job.conversation.id}{job.copy}")
@@ -61,6 +63,8 @@ class NewSession:
         self.folder = worked_in(job.conversation)
         self.outside: dict[str, bytes] = {}
         """Contents of files that the tool keeps outside of its sessions, by names derived from the content."""
+        self.beside: dict[str, bytes] = {}
+        """Files that belong to the session alone, by names relative to its own."""
         self.parent: Identity | None = None
         """The tool's own session that this one is a fork of."""
         self._time = self.started
@@ -92,31 +96,36 @@ class SessionTarget(Target):
         return self.name
 
     @abstractmethod
-    def folder(self, conversation: Conversation) -> PurePath:
-        """Return the folder below its home in which the tool keeps a session."""
-
-    @abstractmethod
-    def file_name(self, session: NewSession) -> str:
-        """Return the name of a session's file."""
+    def path(self, conversation: Conversation, session: str) -> PurePath:
+        """Return the file below its home in which the tool keeps a conversation as the session of this id."""
 
     @abstractmethod
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         """Yield the lines of a session's file."""
 
+    def folder(self, path: PurePath, name: PurePath) -> PurePath:
+        """Return the folder for a file ``name`` of the tool's own session, whose main file is at ``path``."""
+        return path.parent
+
     def write(self, job: ExportJob) -> None:
         """Write one file, or those of the tool's own session."""
-        folder = PurePath(*map(safe_name, self.folder(job.conversation).parts))
+        conversation = job.conversation
         if self.is_own(job):
-            job.stage.add(native_files(job.store, job.conversation), folder)
-            job.stage.add(content_beside(job.store, job.conversation, job.losses.add))
+            path = self.path(conversation, identity(job.store, conversation).session)
+            for file in native_files(job.store, conversation):
+                job.stage.add((file,), _safe(self.folder(path, file.name)))
+            job.stage.add(content_beside(job.store, conversation, job.losses.add))
             return
         session = NewSession(job, self.name)
-        if job.conversation.format == self.own and came_in_files(job.conversation):
-            own = identity(job.store, job.conversation)
+        if conversation.format == self.own and came_in_files(conversation):
+            own = identity(job.store, conversation)
             session.parent = own if job.copy else own.parent
-        job.stage.write(folder / self.file_name(session), self.written(session))
-        for beside, content in session.outside.items():
-            job.stage.share(PurePath(beside), (content,))
+        path = self.path(conversation, self.session_id(session))
+        job.stage.write(_safe(path), self.written(session))
+        for beside, content in session.beside.items():
+            job.stage.write(_safe(seen_from(path, beside)), (content,))
+        for outside, content in session.outside.items():
+            job.stage.share(PurePath(outside), (content,))
 
     def is_own(self, job: ExportJob) -> bool:
         """Return whether a conversation is a session of the tool's own, and to be exported as that."""
@@ -135,6 +144,15 @@ class SessionTarget(Target):
     def written(self, session: NewSession) -> Iterator[bytes]:
         """Yield the bytes of a session's file; content kept elsewhere is in the session's ``outside`` afterwards."""
         return (f"{encoded(line)}\n".encode() for line in self.lines(session))
+
+
+def seen_from(path: PurePath, name: str) -> PurePath:
+    """Return the path of a file called ``name`` from where the session at ``path`` lies: it may be above that."""
+    return PurePath(os.path.normpath(path.parent / name))
+
+
+def _safe(path: PurePath) -> PurePath:
+    return PurePath(*map(safe_name, path.parts))
 
 
 def _is_answered(job: ExportJob) -> bool:
@@ -170,11 +188,8 @@ class ClaudeCode(SessionTarget):
 
     name = "claude-code"
 
-    def folder(self, conversation: Conversation) -> PurePath:
-        return PurePath("projects", folder_name(worked_in(conversation)))
-
-    def file_name(self, session: NewSession) -> str:
-        return f"{session.id}.jsonl"
+    def path(self, conversation: Conversation, session: str) -> PurePath:
+        return PurePath("projects", folder_name(worked_in(conversation)), f"{session}.jsonl")
 
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         parent: str | None = None
@@ -235,11 +250,9 @@ class Codex(SessionTarget):
 
     name = "codex"
 
-    def folder(self, conversation: Conversation) -> PurePath:
-        return PurePath("sessions", *started(conversation)[:10].split("-"))
-
-    def file_name(self, session: NewSession) -> str:
-        return f"rollout-{session.started[:19].replace(':', '-')}-{session.id}.jsonl"
+    def path(self, conversation: Conversation, session: str) -> PurePath:
+        time = started(conversation)
+        return PurePath("sessions", *time[:10].split("-"), f"rollout-{time[:19].replace(':', '-')}-{session}.jsonl")
 
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         meta: JsonObject = {
@@ -315,12 +328,10 @@ class Pi(SessionTarget):
     def is_own(self, job: ExportJob) -> bool:
         return super().is_own(job) and not _begins_with_title(job)
 
-    def folder(self, conversation: Conversation) -> PurePath:
+    def path(self, conversation: Conversation, session: str) -> PurePath:
         where = worked_in(conversation).strip("/\\").replace("/", "-").replace("\\", "-").replace(":", "-")
-        return PurePath("sessions", f"--{where}--")
-
-    def file_name(self, session: NewSession) -> str:
-        return f"{session.started.replace(':', '-').replace('.', '-')}_{session.id}.jsonl"
+        time = started(conversation).replace(":", "-").replace(".", "-")
+        return PurePath("sessions", f"--{where}--", f"{time}_{session}.jsonl")
 
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         about: JsonObject = {"version": _PI_VERSION, "id": str(session.id), "timestamp": session.started}
@@ -450,15 +461,13 @@ class GeminiCli(SessionTarget):
     def write(self, job: ExportJob) -> None:
         """Write one file, and beside its folder which directory that is for: by this the program finds it."""
         super().write(job)
-        marker = self.folder(job.conversation).parent / PROJECT_MARKER
+        marker = _safe(self.path(job.conversation, "")).parents[1] / PROJECT_MARKER
         job.stage.share(marker, (utf8(worked_in(job.conversation)),))
 
-    def folder(self, conversation: Conversation) -> PurePath:
+    def path(self, conversation: Conversation, session: str) -> PurePath:
         words = _unfit("-", PurePath(worked_in(conversation)).name.lower()).strip("-")
-        return PurePath("tmp", safe_name(words or "project"), "chats")
-
-    def file_name(self, session: NewSession) -> str:
-        return f"session-{session.started[:16].replace(':', '-')}-{str(session.id)[:8]}.jsonl"
+        time = started(conversation)[:16].replace(":", "-")
+        return PurePath("tmp", words or "project", "chats", f"session-{time}-{session[:8]}.jsonl")
 
     def lines(self, session: NewSession) -> Iterator[JsonObject]:
         yield {

@@ -79,7 +79,7 @@ class _Formats(Sequence[Format]):
         return len(_learned) + len(_KNOWN)
 
     def __iter__(self) -> Iterator[Format]:
-        yield from list(_learned.values())
+        yield from learned()
         yield from (_loaded(*known) for known in _KNOWN)
 
     @overload
@@ -130,6 +130,16 @@ def guesses() -> list[Format]:
 def is_guess(name: str) -> bool:
     """Return whether a format is one that no tool writes."""
     return any(known[0] == name for known in _GUESSES)
+
+
+def pages() -> Iterator[Format]:
+    """Yield the formats of tools that are pages of text, without those that users describe."""
+    return (_loaded(*known) for known in _KNOWN if not known[2])
+
+
+def learned() -> list[Format]:
+    """Return the formats that users describe."""
+    return list(_learned.values())
 
 
 def is_described(format_: Format) -> bool:

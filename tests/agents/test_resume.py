@@ -42,12 +42,17 @@ WITHOUT_TERMINAL = {
         *("--no-show-model-warnings", "--restore-chat-history", "--chat-history-file", "{session}"),
         *("--message", "{question}"),
     ],
+    "qwen-code": ["--auth-type", "openai", "--approval-mode", "yolo", "--resume", "{session}", "-p", "{question}"],
+    "copilot-cli": ["--allow-all-tools", "--resume", "{session}", "-p", "{question}"],
+    "kimi-code": ["-m", "m", "--session", "{session}", "-p", "{question}"],
+    "continue": ["--config", "{home}/.continue/config.yaml", "--auto", "--fork", "{session}", "-p", "{question}"],
     "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
 }
 """How an agent goes on with the session that is the last word of the printed command, and ends after its answer."""
 
 TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name in ("opencode", "aider"))]
-OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL]
+OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL and tool.name != "continue"]
+"""Those that go on in the session that they are told; the other one begins another with the same beginning."""
 TAKING = [tool for tool in OWN if tool.name != "llm"]
 """Those that take in what they did not write."""
 

@@ -44,7 +44,8 @@ _QUIET = {
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """One of them. ``{address}``, ``{question}``, ``{session}``, ``{path}`` and ``{work}`` in texts are filled in.
+    """One of them. In texts, ``{address}``, ``{question}``, ``{session}``, ``{path}``, ``{home}`` and ``{work}`` stand
+    for these.
 
     ``session`` is found in the name of a session's file by the regular expression ``named``. ``sessions`` is where
     they lie below a home, ``format`` how convfs calls them, ``form`` the ``--format`` that an export for the tool has,
@@ -232,7 +233,8 @@ class Home(User):
 
     def command(self, words: Sequence[str], question: str, path: Path | None = None) -> list[str]:
         found = re.fullmatch(self.tool.named, path.stem) if path else None
-        values = {"question": question, "work": self.work, "path": path, "session": found and found["session"]}
+        values = {"question": question, "work": self.work, "home": self.home, "path": path}
+        values["session"] = found and found["session"]
         return [str(self.tool.programs / self.tool.program), *(str(_filled(word, **values)) for word in words)]
 
     @property
@@ -436,6 +438,8 @@ TOOLS = (
         ask=[*_QWEN, "-p", "{question}"],
         resume=[*_QWEN, "--continue", "-p", "{question}"],
         pattern="*/chats/*.jsonl",
+        form="qwen-code",
+        exported=".qwen/projects",
         native="qwen-code",
         asks_again=True,
         shell=Call("run_shell_command", {"command": "{command}", "is_background": False}),
@@ -443,7 +447,7 @@ TOOLS = (
         beside=["node@22.23.3"],
     ),
     Tool(
-        name="copilot",
+        name="copilot-cli",
         registry="npm",
         package="@github/copilot",
         version="1.0.102",
@@ -453,6 +457,8 @@ TOOLS = (
         ask=["--allow-all-tools", "-p", "{question}"],
         resume=["--allow-all-tools", "--continue", "-p", "{question}"],
         pattern="*/events.jsonl",
+        form="copilot-cli",
+        exported=".copilot/session-state",
         native="copilot-cli",
         shell=Call("bash", {"command": "{command}", "description": "Say it"}),
         environment={
@@ -470,13 +476,36 @@ TOOLS = (
         program="cn",
         format="continue",
         sessions=".continue/sessions",
-        ask=["--config", "../.continue/config.yaml", "--auto", "-p", "{question}"],
-        resume=["--config", "../.continue/config.yaml", "--auto", "--resume", "-p", "{question}"],
+        ask=["--config", "{home}/.continue/config.yaml", "--auto", "-p", "{question}"],
+        resume=["--config", "{home}/.continue/config.yaml", "--auto", "--resume", "-p", "{question}"],
         pattern="*-*.json",
+        form="continue",
+        exported=".continue/sessions",
         shell=Call("Bash", {"command": "{command}"}),
         environment={"CONTINUE_TELEMETRY_ENABLED": "0"},
         # JSON is YAML, too
         files={".continue/config.yaml": json.dumps(_CONTINUE)},
+    ),
+    Tool(
+        name="kimi-code",
+        registry="npm",
+        package="@moonshot-ai/kimi-code",
+        version="2.1.0",
+        program="kimi",
+        format="kimi-code",
+        sessions=".kimi-code/sessions",
+        ask=["-p", "{question}"],
+        resume=["-m", "m", "--continue", "-p", "{question}"],
+        pattern="*/*/agents/main/wire.jsonl",
+        form="kimi-code",
+        exported=".kimi-code/sessions",
+        shell=Call("Bash", {"command": "{command}"}),
+        files={
+            ".kimi-code/config.toml": 'default_model = "m"\ntelemetry = false\n'
+            '[providers.mine]\ntype = "openai"\nbase_url = "{address}/v1"\napi_key = "x"\n'
+            '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
+        },
+        beside=["node@22.23.3"],
     ),
     Tool(
         name="llm",

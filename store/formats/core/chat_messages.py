@@ -86,8 +86,15 @@ def _gemini(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bo
             return True
     for key in ("functionResponse", "function_response"):
         if is_object(response := part.get(key)):
-            name = into.result(response, (*path, key), "id" if response.get("id") else "name")
-            arguments(response.get("response"), (*path, key, "response"), name or "response", into)
+            name = into.result(response, (*path, key), "id" if response.get("id") else "name") or "response"
+            returned, where = response.get("response"), (*path, key, "response")
+            only = next(iter(returned)) if is_object(returned) and len(returned) == 1 else ""
+            if only in ("output", "error") and (text := as_text(as_object(returned)[only])):
+                into.text(text, (*where, only), f"{name}.{only}")
+                if only == "error":
+                    into.header["is_error" if into.results <= 1 else f"is_error_{into.results}"] = True
+            else:
+                arguments(returned, where, name, into)
             return True
     return False
 
@@ -115,8 +122,9 @@ def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> boo
         mime = _AUDIO.get(as_text(audio.get("format")), "application/octet-stream")
         attach(data, mime, (*path, "input_audio", "data"), "resource", label, into)
         return True
-    place: ValuePath = (*path, "image_url", "url") if isinstance(part.get("image_url"), dict) else (*path, "image_url")
-    url = as_text(as_object(part.get("image_url")).get("url")) or as_text(part.get("image_url"))
+    member = "imageUrl" if "imageUrl" in part else "image_url"
+    place: ValuePath = (*path, member, "url") if isinstance(part.get(member), dict) else (*path, member)
+    url = as_text(as_object(part.get(member)).get("url")) or as_text(part.get(member))
     if (held := as_data_url(url)) is not None:
         attach(held.data, held.mime, place, "image", label, into, encoded=False)
         return True

@@ -31,6 +31,8 @@ def record(
         "id": more.new_id(prefix) if kind is Kind.TOOL_CALL else more.id,
         "failed": more.failed,
         "worked": not more.failed,
+        "output": "" if more.failed else text,
+        "error": text if more.failed else "",
         "time": in_iso(now_ms),
         "ms": now_ms,
         "seconds": now_ms // 1000,
@@ -51,11 +53,10 @@ def filled(template: object, values: Mapping[str, object]) -> object:
     """Return a template, or a part of one, with these values."""
     if isinstance(template, str) and template.startswith("$"):
         name, _, where = template[1:].partition(".")
-        if name == "uuid":
-            return str(uuid.uuid4())
-        if name not in values:
+        if name not in values and name != "uuid":
             raise UsageError(f"the description of this format asks for ${name}, which such an event has not")
-        return value_at(values[name], place(where))
+        value = values.get(name, uuid.uuid4)
+        return str(value()) if callable(value) else value_at(value, place(where))
     if isinstance(template, dict):
         return dict(_members(template, values))
     return [filled(item, values) for item in template] if isinstance(template, list) else template
@@ -63,4 +64,4 @@ def filled(template: object, values: Mapping[str, object]) -> object:
 
 def _members(template: Template, values: Mapping[str, object]) -> list[tuple[str, object]]:
     found = [(key, filled(item, values)) for key, item in template.items()]
-    return [(key.removesuffix("?"), item) for key, item in found if item not in (None, "") or not key.endswith("?")]
+    return [(key.removesuffix("?"), item) for key, item in found if item not in (None, "", {}) or not key.endswith("?")]

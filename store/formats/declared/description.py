@@ -6,6 +6,7 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence, Set
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,6 +145,39 @@ class Session(Struct, frozen=True, forbid_unknown_fields=True):
     more: dict[str, str] = {}
 
 
+class Write(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a conversation of another tool becomes a session: one record for each thing said, made as ``new`` says.
+
+    ``file`` and ``id`` are those of the session, the names of :data:`NAMES` filled in as :meth:`str.format` does.
+    ``document`` are the members of a document beside its records, ``head`` the records before the first message,
+    ``records`` templates that are other than those of ``new``, ``image`` that of an image in a message, and ``beside``
+    documents in files beside it. The records of one message add up at the places ``joins``, with ``join_results`` those
+    of the results of calls made at once, too. Without a template for results, a call's has ``$result``.
+    """
+
+    file: str
+    id: str = "{session}"
+    document: dict[str, object] = {}
+    head: list[dict[str, object]] = []
+    records: New = {}
+    joins: list[str] = []
+    join_results: bool = False
+    image: dict[str, object] = {}
+    beside: dict[str, dict[str, object]] = {}
+
+
+NAMES = {
+    "session": "0",
+    "slug": "-home",
+    "quoted": "%2Fhome",
+    "name": "home",
+    "md5": "0",
+    "sha256": "0",
+    "started": datetime.fromtimestamp(0, UTC),
+}
+"""The names in paths of new sessions, each with a value as it may have."""
+
+
 class Resume(Struct, frozen=True, forbid_unknown_fields=True):
     """The command that goes on with a session: ``{session}`` is its id, ``{path}`` its file."""
 
@@ -210,6 +244,7 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     session: Session = Session()
     record: Record = Record()
     new: New = {}
+    write: Write | None = None
     resume: list[Resume] = []
     native: bool = False
 
@@ -260,9 +295,11 @@ def _check(found: Description, origin: str) -> None:
     for name in ("id", "after"):
         if "." in getattr(found.record, name):
             raise UsageError(f"{origin}: record.{name} is a member of the record itself, not a place within one")
-    for word in found.new:
+    for word in (*found.new, *(found.write.records if found.write else ())):
         if word not in KINDS:
             raise UsageError(f"{origin}: there is no kind {word!r}: choose one of {', '.join(KINDS)}")
+    if found.write is not None:
+        _check_write(found, found.write, origin)
     pending = list(found.records)
     while pending:
         view = pending.pop()
@@ -271,6 +308,18 @@ def _check(found: Description, origin: str) -> None:
         if bool(view.each) != bool(view.parts):
             raise UsageError(f"{origin}: 'each' is the place of a list, and 'parts' say what its elements show")
         pending += (*view.parts, *view.then, *([view.otherwise] if view.otherwise else []))
+
+
+def _check_write(found: Description, write: Write, origin: str) -> None:
+    if found.container == "database":
+        raise UsageError(f"{origin}: no session is written into a database: leave [write] out")
+    if not {"user", "assistant"} <= found.new.keys() | write.records.keys():
+        raise UsageError(f"{origin}: [write] needs the records of user and assistant, there or in [new]")
+    try:
+        for text in (write.file, write.id, *write.beside):
+            text.format(**NAMES)
+    except (AttributeError, LookupError, ValueError) as error:
+        raise UsageError(f"{origin}: in paths of [write] stand {', '.join(NAMES)} in braces: {error}") from None
 
 
 def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:

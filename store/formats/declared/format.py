@@ -46,7 +46,7 @@ class DeclaredFormat(Format):
     """The tool that a description describes; a subclass may have a ``lens`` that sees more."""
 
     def __init__(self, said: Description, lens: DeclaredLens | None = None) -> None:
-        self._said = said
+        self.said = said
         self._lens = lens or DeclaredLens(said)
         self.name = said.name
         self.lenses = (self._lens,)
@@ -67,12 +67,12 @@ class DeclaredFormat(Format):
         """Claim a file in which one of the first records is as the description says; an empty one by its path."""
         if look.is_folder:
             return None
-        if self._said.unless:
-            other = look.path.with_name(_filled(self._said.unless, self._named(look.path), str))
+        if self.said.unless:
+            other = look.path.with_name(_filled(self.said.unless, self._named(look.path), str))
             if other != look.path and other.exists():
                 return None
         fits_path = self.is_called_so(look.path)
-        if self._said.container == "lines":
+        if self.said.container == "lines":
             records: Sequence[object] = look.objects(_LOOKED_AT)
         else:
             records = [look.document] if look.head.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith((b"{", b"[")) else []
@@ -89,8 +89,8 @@ class DeclaredFormat(Format):
     def source(self, path: Path) -> Source:
         found: dict[str, Path] = {}
         folder = path.parent
-        named = self._named(path) if self._said.besides else {}
-        for pattern in self._said.besides:
+        named = self._named(path) if self.said.besides else {}
+        for pattern in self.said.besides:
             for file in _matching(folder, _filled(pattern, named)):
                 if file != path and file.is_file() and not file.is_symlink() and len(found) < _MOST_BESIDE:
                     found[file.name if pattern.startswith(_ABOVE) else str(file.relative_to(folder))] = file
@@ -103,13 +103,13 @@ class DeclaredFormat(Format):
         return {"session": path.name.partition(".")[0], **groups, "stem": path.stem}
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
-        if self._said.container == "lines":
+        if self.said.container == "lines":
             return line_spans(data, start)
         return cut_spans(data, start, self.choose)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         """Describe a session by the places that the description names, and by its path."""
-        said, named = self._said.session, self._named(source.path)
+        said, named = self.said.session, self._named(source.path)
         telling = _Telling(source, records, self.document, named)
         title = telling.last(_spelled(said.title))
         directory = _as_path(telling.first(_spelled(said.directory)))
@@ -281,7 +281,7 @@ def _around(items: Sequence[str]) -> tuple[bytes, bytes]:
 
 def resuming_of(said: Description) -> tuple[Resuming, ...]:
     """Return the programs that go on with the sessions of a described format."""
+    homes = tuple(said.homes) if said.write else ()
     return tuple(
-        Resuming(one.tool, tuple(one.command), (one.home,) if one.home else ())
-        for one in said.resume
+        Resuming(one.tool, tuple(one.command), (one.home,) if one.home else homes) for one in said.resume
     )

@@ -21,9 +21,10 @@ from store.formats.registry import FORMATS, is_described
 from store.store import Store
 from tests.fusefs.cli.user import User
 from tests.store.formats.databases import llm_database, opencode_database
+from tests.store.formats.test_declared import PAGE
 
 SAID = ("Fix the login bug \u2603", "It is fixed.", "And then?", "Nothing else.")
-FILES = ["claude-code", "codex", "gemini-cli", "pi", "oh-my-pi"]
+FILES = ["claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "qwen-code", "copilot-cli", "kimi-code", "droid"]
 """The programs whose sessions are files of their own folders."""
 OWN = {"cursor-agent", "kilo"}
 """The programs that go on with sessions of their own alone."""
@@ -73,10 +74,10 @@ def edit(user: User, old: bytes, new: bytes, conversation: int = 1) -> None:
 
 def test_every_program_is_tried() -> None:
     # sessions of one program may be of several formats
-    named = (one.tool for format_ in FORMATS if not is_described(format_) for one in format_.resuming)
-    tools = list(dict.fromkeys(named))
-    assert tuple(tool for tool in tools if tool not in OWN) == TOOLS
-    assert {*tools} == {*FILES, *OWN, "aider", "llm", "opencode"}
+    coded = [one.tool for format_ in FORMATS if not is_described(format_) for one in format_.resuming]
+    written = [one.tool for format_ in FORMATS if is_described(format_) for one in format_.resuming if one.places]
+    assert tuple(tool for tool in dict.fromkeys((*coded, *sorted(written))) if tool not in OWN) == TOOLS
+    assert {*coded} - {*FILES} == {*OWN, "aider", "llm", "opencode"}
 
 
 def test_a_session_that_is_there_is_taken_as_it_is(user: User, work: Path, session: Path) -> None:
@@ -211,7 +212,8 @@ def test_a_directory_that_is_gone_is_one_line(user: User, work: Path, session: P
 
 
 def test_what_cannot_go_on_is_one_line(user: User, work: Path, session: Path) -> None:
-    assert "'nosuch' is not one of 'claude-code'" in user.fails("resume", 1, "--in", "nosuch", code=2)
+    told = user.fails("resume", 1, "--in", "nosuch", "--print")
+    assert told.startswith("convfs: nosuch is no program that goes on with sessions: choose one of claude-code, codex")
     assert "this was edited since" in user.fails("resume", 1, "--in", "llm", "--print")
     document = user.home / "made.trajectory"
     step = {"action": "ls", "observation": "a.py", "response": "I look.", "thought": "I look."}
@@ -273,3 +275,17 @@ def test_aider(user: User, work: Path) -> None:
     assert Path(words[-1]).parent == work
     assert Path(words[-1]).read_text().endswith("\n#### Fix it  \n\nIt was the cable.\n\n")
     assert "It is fixed." in history.read_text()
+
+
+def test_a_page_of_ones_own(user: User, work: Path, session: Path) -> None:
+    (user.store / "formats").mkdir(exist_ok=True)
+    page = f'{PAGE}\n[[resume]]\ntool = "chatter"\ncommand = ["chatter", "{{session}}", "{{path}}"]\n'
+    (user.store / "formats" / "chat-lines.toml").write_text(page)
+    [where, words] = printed(user, 1, "--in", "chatter")
+    path = Path(words[2])
+    assert (where, words[:2]) == (["cd", str(work)], ["chatter", path.stem])
+    assert path.parent == user.home / ".chatlines" / folder_name(str(work))
+    assert all(text in path.read_text() for text in SAID)
+    assert printed(user, 1, "--in", "chatter") == [where, words]
+    assert "chat-lines       a page   from any  chatter\n" in user.run("formats")
+    assert user.run("export", 1, "--format", "chat-lines", "-o", "out").endswith(".chatlines\n")

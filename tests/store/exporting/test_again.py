@@ -9,7 +9,7 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
 from store.editing.keeper import Keeper
-from store.exporting.export import FORMATS, export
+from store.exporting.export import export, forms
 from store.importing.placing import EXPORTS
 from store.store import Store
 from tests.store.exporting.talks import PNG, Talk, shop
@@ -20,7 +20,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", forms())
 def test_what_has_gone_on_is_updated_and_nothing_is_put_beside(store: Store, tmp_path: Path, form: str) -> None:
     talk = shop(tmp_path)
     out = tmp_path / "out"

@@ -13,7 +13,7 @@ import pytest
 from store.disk.beneath import Beneath
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import AGENTS, ARTIFACTS, Conversation
-from store.exporting.export import FORMATS, export, names
+from store.exporting.export import export, forms, names
 from store.store import Store
 from tests.store.exporting.talks import PNG, Talk
 from tests.store.importing.sessions import by_source, event, imported, jp
@@ -74,7 +74,7 @@ def written(store: Store, conversation: Conversation, out: Path, form: str) -> i
     return len(done.files)
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", forms())
 @pytest.mark.parametrize("key", ["name", "project", "title", "cwd", "session", "exported_as"])
 def test_whatever_a_client_calls_it(store: Store, tmp_path: Path, outside: Path, form: str, key: str) -> None:
     conversation = talk(store, tmp_path)
@@ -117,7 +117,7 @@ def test_whatever_a_client_says_of_its_files(store: Store, tmp_path: Path, outsi
     store.contexts.set_metadata(conversation.id, {key: was})
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", forms())
 def test_links_that_somebody_planted_lead_nowhere(store: Store, tmp_path: Path, outside: Path, form: str) -> None:
     conversation = talk(store, tmp_path)
     planned = names(store, conversation, form)

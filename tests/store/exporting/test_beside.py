@@ -13,7 +13,7 @@ from fusefs.text.render import FileRenderer
 from store.editing.editor import Editor
 from store.editing.keeper import Keeper
 from store.events.event import DELETED
-from store.exporting.export import FORMATS, export, names
+from store.exporting.export import export, forms, names
 from store.importing.exporter import NOT_THERE
 from store.importing.importer import Importer
 from store.store import Store
@@ -139,7 +139,7 @@ def test_what_the_store_does_not_have_is_said(store: Store, tmp_path: Path, form
     assert lost(export(store, by_source(store, path), tmp_path / "out", form)) == {NOT_THERE: (2,)}
 
 
-@pytest.mark.parametrize("form", [form for form in FORMATS if form not in ("native", "pi", "oh-my-pi")])
+@pytest.mark.parametrize("form", [form for form in forms() if form not in ("native", "pi", "oh-my-pi")])
 def test_outputs_that_a_form_has_no_place_for_are_said(store: Store, tmp_path: Path, form: str) -> None:
     path = oh_my_pi(tmp_path / "in")
     imported(store, path)

@@ -14,7 +14,7 @@ from store.editing.editor import Editor
 from store.errors import Conflict, UsageError
 from store.events.event import DELETED
 from store.exporting.dialogue import DAMAGED
-from store.exporting.export import FORMATS, TARGETS, Exported, export, names
+from store.exporting.export import Exported, export, forms, names
 from store.exporting.html.frame import PAGE_STYLE, policy
 from store.exporting.html.text import html_of
 from store.store import Store
@@ -147,7 +147,7 @@ def said(done: Exported) -> Path:
     return next(path for path in done.files if b"login" in path.read_bytes())
 
 
-@pytest.mark.parametrize("form", list(TARGETS))
+@pytest.mark.parametrize("form", forms()[1:])
 def test_nothing_is_overwritten(store: Store, tmp_path: Path, form: str) -> None:
     conversation = shop(tmp_path).bring(store)
     out = tmp_path / "out"
@@ -215,7 +215,7 @@ def test_an_edited_conversation_is_exported_as_it_is_now(store: Store, tmp_path:
     conversation = shop(tmp_path).bring(store)
     Editor(store).edit(conversation.id, {3: DELETED})
     now = store.library.conversation(conversation.id)
-    for form in TARGETS:
+    for form in forms()[1:]:
         done = export(store, now, tmp_path / form, form)
         assert all(b"I look at it." not in path.read_bytes() for path in done.files)
 
@@ -230,7 +230,7 @@ def test_every_sample_in_every_form(store: Store, tmp_path: Path) -> None:
     assert len(conversations) > 20
     for conversation in conversations:
         out = tmp_path / str(conversation.id)
-        for form in FORMATS[1:]:
+        for form in forms()[1:]:
             done = export(store, conversation, out / form, form)
             data = done.files[-1].read_bytes()
             if form == "json":

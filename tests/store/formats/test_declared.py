@@ -54,7 +54,8 @@ def events(format_: Format, records: list[dict[str, object]]) -> list[Event]:
 def test_every_member_stands_in_the_manual() -> None:
     text = MANUAL.read_text(encoding="utf-8")
     pages = (description.Description, description.View, description.Session, description.Record, description.Spent)
-    for page in (*pages, description.Database, description.Resume, description.Call, description.Result):
+    parts = (description.Database, description.Resume, description.Write, description.Call, description.Result)
+    for page in (*pages, *parts):
         for name in page.__struct_fields__:
             assert re.search(rf"`{name}`|\b{name} = |\[+{name}", text), f"{page.__name__}.{name}"
 
@@ -104,8 +105,8 @@ def test_what_a_person_adds_is_written_as_the_page_says() -> None:
     lens = chat().lenses[0]
     made = json.loads(lens.compose(Kind.USER, "Try again.", None, 1_772_739_115_000))
     assert made == {"at": "2026-03-05T19:31:55.000Z", "from": "user", "text": "Try again."}
-    with pytest.raises(UsageError, match="no assistant can be written by hand in chat-lines"):
-        lens.compose(Kind.ASSISTANT, "No.", None, 0)
+    with pytest.raises(UsageError, match="no reasoning can be written by hand in chat-lines"):
+        lens.compose(Kind.REASONING, "No.", None, 0)
     more = '\n[new.call]\nfrom = "model"\ncalls = "$tool"\nid = "$id"\nwith = "$arguments"\n'
     lens = chat(more).lenses[0]
     particulars = Particulars(tool="read", document={"path": "a"})
@@ -378,20 +379,21 @@ def test_programs_that_go_on_with_described_sessions() -> None:
     found = {one.tool: one for name in DESCRIBED for one in format_named(name).resuming}
     assert {tool: one.words for tool, one in found.items()} == {
         "agy": ("agy", "--conversation", "{session}"),
-        "cn": ("cn", "--fork", "{session}"),
-        "copilot": ("copilot", "--resume", "{session}"),
+        "cline": ("cline", "--id", "{session}"),
+        "continue": ("cn", "--fork", "{session}"),
+        "copilot-cli": ("copilot", "--resume", "{session}"),
         "crush": ("crush", "--session", "{session}"),
         "droid": ("droid", "--resume", "{session}"),
         "goose": ("goose", "session", "--resume", "--session-id", "{session}"),
-        "grok": ("grok", "--resume", "{session}"),
+        "grok-build": ("grok", "--resume", "{session}"),
         "hermes": ("hermes", "--resume", "{session}"),
-        "kimi": ("kimi", "--session", "{session}"),
+        "kimi-code": ("kimi", "--session", "{session}"),
         "kimi-cli": ("kimi", "--session", "{session}"),
         "kiro-cli": ("kiro-cli", "chat", "--resume-id", "{session}"),
-        "qwen": ("qwen", "--resume", "{session}"),
-        "vibe": ("vibe", "--resume", "{session}"),
+        "qwen-code": ("qwen", "--resume", "{session}"),
+        "mistral-vibe": ("vibe", "--resume", "{session}"),
     }
-    home = found["qwen"].home
+    home = found["qwen-code"].home
     assert home is not None
     assert home(Path("/home/ada")) == Path("/home/ada/.qwen/projects")
 

@@ -315,7 +315,7 @@ def _cline() -> Tool:
         f".cline/data/sessions/{ID}/{ID}.compaction.json": {**document, "messages": talk[:1]},
     }
     grown = {**document, "messages": [*talk, {"role": "user", "content": [text(MORE)]}]}
-    return Tool("cline", files, {path: grown}, none={"agents": NO_AGENTS, "resume": IN_WINDOW})
+    return Tool("cline", files, {path: grown}, none={"agents": NO_AGENTS})
 
 
 def _kilo() -> Tool:
