@@ -192,6 +192,8 @@ class _Run(Struct):
 
     def take_all(self, path: Path, *, guess: bool) -> None:
         """Import the sessions at or under ``path``; with ``guess``, a file is a session of the first of the formats."""
+        if not guess and self._rests(path):
+            return
         report = self.report
         nothing = True
         apart = frozenset([Path(os.path.abspath(self.store.root))])
@@ -219,6 +221,24 @@ class _Run(Struct):
             is_text = len(self.formats) > 1 and b"\0" not in (read_head(path) or b"\0")
             more = "; --as-text takes a plain log" if is_text else ""
             report.errors.append(f"{path_text(path)}: holds no session of {of}{more}")
+
+    def _rests(self, path: Path) -> bool:
+        """Return whether a database, in which the last look found nothing new, seems to be as it was then."""
+        seen = self.seen.get(path)
+        if seen is None or seen.look is None or self.by_hand or self.pruned or self.dry_run:
+            return False
+        file = self._file(path)
+        if file is None or read_as(file.metadata, ImportedFile) != seen.look.imported:
+            return False
+        if list(seen.offered) != list(self.formats) or not seen.format.rests(path, seen.look.imported.marks):
+            return False
+        self._put_off(seen.format.put_off(path))
+        self._unchanged(seen.format.name)
+        return True
+
+    def _put_off(self, seconds: float) -> None:
+        if seconds:
+            self.report.put_off = seconds
 
     def take_later(self) -> None:
         """Import the sessions that were left for the end, in the order in which it is sure what they are."""
@@ -444,8 +464,7 @@ class _Run(Struct):
             return False
         if is_rendered(format_):
             self.seen[source.path] = _Seen(format_, list(self.formats), file.look)
-        if file.put_off:
-            self.report.put_off = file.put_off
+        self._put_off(file.put_off)
         self.report.errors += file.problems
         self.report.pruned += file.left_out
         self.arrived |= group.arrived

@@ -10,6 +10,7 @@ the store a moment after its tool has written it; a line that is not whole is wa
 
 import errno
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -73,7 +74,9 @@ class Notices:
     def read(self, seconds: float) -> Noticed:
         """Wait for something to happen, for ``seconds`` at most; return it."""
         noticed = Noticed()
-        for wd, mask, _cookie, name in self._inotify.read(max(int(seconds * 1000), 0), _READ_DELAY_MS):
+        # rounded down, the last part of a millisecond would be waited for by asking again and again
+        wait_ms = max(math.ceil(seconds * 1000), 0)
+        for wd, mask, _cookie, name in self._inotify.read(wait_ms, _READ_DELAY_MS):
             if mask & flags.Q_OVERFLOW:
                 noticed.missed = True
                 continue

@@ -135,7 +135,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
         f"Watched: the share of a processor while another table is written to {_WRITES_A_SECOND} times a second; is in"
         " after: the time on the clock until a new message is in the store."
         " Of kiro-db, a new conversation: it has no index that tells of changes to older ones, and walks through its"
-        " table are put off so that they take a two-hundredth of a processor.",
+        " table are put off so that they take a four-hundredth of a processor.",
     )
 
 

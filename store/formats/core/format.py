@@ -289,6 +289,13 @@ class Format(Protocol):
         """
         return None
 
+    def rests(self, path: Path, since: Mapping[str, Mark]) -> bool:
+        """Return whether a file seems to be as :meth:`changed` last found it from these marks on, and reading it waits.
+
+        Asked before anything else of a file that is looked at again and again, so it must cost next to nothing.
+        """
+        return False
+
     def put_off(self, path: Path) -> float:
         """Return the seconds until :meth:`changed` tells what it left out of a file as it costs much; 0: nothing."""
         return 0.0

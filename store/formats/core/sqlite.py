@@ -399,9 +399,9 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
         return
 
 
-def last_row(database: sqlite3.Connection, table: str) -> tuple[object, ...]:
-    """Return the row of a table that has the highest number; nothing if there is none, or it is damaged."""
-    query = f"SELECT * FROM {quoted(table)} WHERE rowid = (SELECT max(rowid) FROM {quoted(table)})"
+def last_row(database: sqlite3.Connection, table: str, columns: Iterable[str]) -> tuple[object, ...]:
+    """Return columns of the row of a table that has the highest number; nothing if there is none, or it is damaged."""
+    query = f"SELECT {', '.join(columns)} FROM {quoted(table)} WHERE rowid = (SELECT max(rowid) FROM {quoted(table)})"
     return next((tuple(found.values()) for found in dictionaries(database, query)), ())
 
 
@@ -609,20 +609,33 @@ def quoted(identifier: str) -> str:
 News = tuple[Iterator[Row], dict[str, Mark]]
 """Lines of conversations, and the marks up to which these are all."""
 
-_REST = 500
+_REST = 1000
 """Conversations in which nothing seems to be new rest for so many times the processor time of reading them."""
+
+
+_State = tuple[Mapping[str, Mark], Mapping[str, Mark], bytes]
+"""Marks, those reached since, and the hash of rows that may be written anew."""
 
 
 class _Read(Struct, frozen=True):
     """A reading of what may have changed since marks, in a state of the database, by which it seems to be the same."""
 
-    state: tuple[Mapping[str, Mark], Mapping[str, Mark], bytes]
+    state: _State
     rests_until: float
     put_off: bool = False
 
 
 _read: dict[Path, _Read] = {}
 """The last readings of databases that are looked at again and again."""
+
+
+def _seems_the_same(path: Path, state: _State) -> bool:
+    """Return whether a database is in the state in which it was last read, a while ago at most: reading it waits."""
+    read = _read.get(path)
+    if read is None or read.state != state or time.monotonic() >= read.rests_until:
+        return False
+    _read[path] = replace(read, put_off=True)
+    return True
 
 
 class DatabaseFormat(Format):
@@ -675,6 +688,15 @@ class DatabaseFormat(Format):
         """Yield rows that a tool may be writing anew, as those that were written last, to see whether it has."""
         return iter(())
 
+    def rests(self, path: Path, since: Mapping[str, Mark]) -> bool:
+        with suppress(UsageError), in_place(path) as database:
+            if database is not None and (news := self.news(path, database, since)) is not None:
+                return _seems_the_same(path, self._state(database, since, news[1]))
+        return False
+
+    def _state(self, database: sqlite3.Connection, since: Mapping[str, Mark], now: Mapping[str, Mark]) -> _State:
+        return since, now, blake3(_encode_cells(list(self.newest(database)))).digest()
+
     def put_off(self, path: Path) -> float:
         read = _read.get(path)
         return max(read.rests_until - time.monotonic(), _LEAST_PUT_OFF_S) if read and read.put_off else 0.0
@@ -688,20 +710,16 @@ class DatabaseFormat(Format):
         self, source: Source, since: Mapping[str, Mark], scratch: Path, *, again: bool = False
     ) -> tuple[Path, dict[str, Mark]] | None:
         for _ in range(_FEW_ATTEMPTS):
+            began = time.thread_time()
             try:
                 with in_place(source.main) as database:
                     if database is None or (news := self.news(source.main, database, since)) is None:
                         return None
                     lines, now = news
-                    state = since, now, blake3(_encode_cells(list(self.newest(database)))).digest()
-                    read = _read.get(source.main) if again else None
-                    if rests := read is not None and read.state == state and time.monotonic() < read.rests_until:
-                        lines = iter(())
-                    began = time.thread_time()
-                    rendered = write_lines(lines, scratch, source.main)
-                if read is not None and rests:
-                    _read[source.main] = replace(read, put_off=True)
-                else:
+                    state = self._state(database, since, now)
+                    rests = again and _seems_the_same(source.main, state)
+                    rendered = write_lines(iter(()) if rests else lines, scratch, source.main)
+                if not rests:
                     _read[source.main] = _Read(state, time.monotonic() + _REST * (time.thread_time() - began))
                 return rendered, now
             except UsageError:

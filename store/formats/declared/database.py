@@ -44,7 +44,7 @@ from store.formats.declared.inside import Item, cut, filled, on_one_line, units
 from store.formats.declared.lens import DeclaredLens
 from store.ids import hash_bytes
 
-_SHARE, _LONG_S = 200, 0.01
+_SHARE, _LONG_S = 400, 0.002
 """A walk through tables for what has changed that takes long is not repeated for so many times its processor time."""
 _FRAME, _AT, _NAME = "frame", "item", "name"
 """The parts of ``about`` that lines of a document and of its messages have: places, positions and keys."""
@@ -106,9 +106,18 @@ class DeclaredDatabase(DatabaseFormat):
         chosen = [(kind, names) for kind, (names, _reached) in zip(present, found, strict=True)]
         return self._lines(database, chosen), {**since, **marks}
 
+    def rests(self, path: Path, since: Mapping[str, Mark]) -> bool:
+        # a walk that is due and takes long is made once, by what reads what it finds
+        walks_from = self._may_walk_from.get(path)
+        return (walks_from is None or time.monotonic() < walks_from) and super().rests(path, since)
+
     def newest(self, database: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-        marked = (place for kind in self._present(database) for place in kind.marked(database).values())
-        return (sqlite.last_row(database, table) for table, column in marked if column == "rowid")
+        for kind in self._present(database):
+            marked = list(kind.marked(database).values())
+            for table in (table for table, column in marked if column == "rowid"):
+                # what rises with every change tells of a document without reading it
+                rising = [column for of, column in marked if of == table and column != "rowid"]
+                yield sqlite.last_row(database, table, rising or ["*"])
 
     def put_off(self, path: Path) -> float:
         walk = max(self._may_walk_from[path] - time.monotonic(), 0.1) if path in self._put_off else 0.0

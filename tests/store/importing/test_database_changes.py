@@ -417,6 +417,7 @@ def test_conversations_in_which_nothing_is_new_rest(
     database.execute("CREATE TABLE other (a)")
     assert taken(store, path).imported == SESSIONS
     monkeypatch.setattr(sqlite, "_REST", 1e9)
+    monkeypatch.setattr("store.formats.declared.database._LONG_S", 1e9)
     encoded: list[object] = []
     encode = sqlite.encode_row
     monkeypatch.setattr(sqlite, "encode_row", lambda row: encoded.append(row) or encode(row))
@@ -429,9 +430,29 @@ def test_conversations_in_which_nothing_is_new_rest(
         # llm's are as they were written
         assert (report.put_off is not UNSET) == (look > 0 and write is not llm)
     assert encoded == []
+    if write is not llm:
+        with monkeypatch.context() as patched:
+            # nor is it asked again whose it is
+            patched.setattr("store.importing.importer.walk", None)
+            assert taken(store, path).unchanged == 1
     write(database, SESSIONS - 1, MESSAGES + 1)
     database.commit()
     assert taken(store, path).grown == 1
+
+
+def test_another_file_in_the_place_of_a_database_at_rest_is_read(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data.db"
+    monkeypatch.setattr(sqlite, "_REST", 1e9)
+    for schema, write in (MADE["goose"], MADE["crush"]):
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(schema)
+            write(database, 1, 3)
+            database.commit()
+        assert [taken(store, path).imported for _ in range(3)] == [1, 0, 0]
+    assert {one.format for one in store.library.conversations()} == {"goose", "crush"}
 
 
 def test_an_older_row_that_nothing_tells_of_is_seen_after_a_rest(

@@ -24,6 +24,14 @@ def notices(tmp_path: Path) -> Iterator[Notices]:
     made.close()
 
 
+def test_less_than_a_millisecond_is_waited_for_at_once(notices: Notices, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(notices._inotify, "read", lambda wait_ms, _delay: asked.append(wait_ms) or ())
+    for seconds in (0.0004, 0.0, -1.0):
+        notices.read(seconds)
+    assert asked == [1, 0, 0]
+
+
 def told(notices: Notices, *expected: Path) -> Noticed:
     """Read until all of ``expected`` were told of; return everything."""
     noticed = Noticed()
