@@ -25,7 +25,7 @@ from store.formats.core import documents, homes, sqlite
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
 from store.formats.core.editing import Lens, Twins
-from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, first_line, last_part, told
+from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, told
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.look import Look, read_head
@@ -242,30 +242,21 @@ class OpencodeRowLens(OpencodeLens):
 
 
 class OpencodeMessageLens(OpencodeLens):
-    """Sees the file of a message."""
+    """Sees the file of a message, or with its ``speaker`` that of a part of one."""
 
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
 
-    def __init__(self) -> None:
-        super().__init__(_MESSAGE)
-        self.telling = (b'"tokens"',)
-
-
-class OpencodePartLens(OpencodeLens):
-    """Sees the file of a part, of a message of ``speaker``."""
-
-    lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, _OF_FILES)
-
-    def __init__(self, speaker: str) -> None:
-        super().__init__(_of_part(speaker))
+    def __init__(self, speaker: str = "") -> None:
+        super().__init__(_of_part(speaker) if speaker else _MESSAGE)
         self._speaker = speaker
+        self.telling = () if speaker else (b'"tokens"',)
 
     def held(self, record: JsonObject) -> JsonObject:
-        return {**record, "speaker": self._speaker}
+        return {**record, "speaker": self._speaker} if self._speaker else record
 
 
 _ROWS = OpencodeRowLens()
-LENSES: tuple[Lens, ...] = (_ROWS, OpencodeMessageLens(), *map(OpencodePartLens, _SPEAKERS))
+LENSES: tuple[Lens, ...] = (_ROWS, *map(OpencodeMessageLens, ("", *_SPEAKERS)))
 _FROM_MODELS = frozenset((Kind.ASSISTANT, Kind.REASONING, Kind.SUMMARY, Kind.TOOL_CALL))
 
 _is_identifier = re.compile(r"[\w-]++").fullmatch
@@ -402,14 +393,16 @@ class Opencode(DeclaredDatabase):
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         path = source.main
         said = object_in(read_head(path) or b"")
-        directory, started = as_text(said.get("directory")), as_object(said.get("time")).get("created")
-        title, project = first_line(as_text(said.get("title"))), last_part(directory)
+        started = as_object(said.get("time")).get("created")
+        row = {**said, "time_created": started, "parent_id": said.get("parentID")}
+        begins = self.kinds[0].begins(row, {}, path.stem)
+        title, project = begins.title, begins.project
         return About(
-            title=title,
-            project=project or path.parent.name,
-            started_ms=started if isinstance(started, int) else 0,
-            session_id=as_text(said.get("id")) or path.stem,
-            extra=told(cwd=directory, tool_version=said.get("version"), parent_session=said.get("parentID")),
+            title,
+            project or path.parent.name,
+            begins.started_ms,
+            begins.key,
+            begins.extra,
             titled=_titled(title),
             placed=bool(project),
         )

@@ -18,7 +18,7 @@ from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
 from store.formats.claude_code.messages import READ_FILE
 from store.formats.core import templates
-from store.formats.core.chat_messages import CALLS
+from store.formats.core.chat_messages import room
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
@@ -224,11 +224,8 @@ class ClaudeCodeLens(JsonLens):
         return text if path == (_ATTACHMENT, "content") and isinstance(value_at(record, path), list) else None
 
     def room(self, record: JsonObject) -> ValuePath | None:
-        for at, part in enumerate(as_list(as_object(record.get("message")).get("content"))):
-            what = as_text(as_object(part).get("type"))
-            if what in CALLS or what == "tool_result":
-                return (*_CONTENT, at, "input" if what in CALLS else "content")
-        return None
+        found = room(as_object(record.get("message")))
+        return ("message", *found) if found is not None else None
 
     def mirrors(self, record: JsonObject) -> Iterator[tuple[ValuePath, ValuePath]]:
         """Yield each result's content and the program's own copy, which tools of other programs have as it is."""

@@ -185,6 +185,12 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
     return found
 
 
+def ways(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
+    """Return :func:`branches`; where no node follows another, they follow in order."""
+    linked = any(node.parent for node in nodes)
+    return branches(nodes, current) if linked else [TreeBranch(list(range(len(nodes))))]
+
+
 def _only_way(nodes: Sequence[Node], last: dict[str, int], current: str) -> list[int] | None:
     """Return the way to the node ``current`` if all nodes are on it, as they mostly are."""
     way: list[int] = []
@@ -497,11 +503,9 @@ class ExportFormat(Format):
         read = {key: decode(value) for key, value in members.items() if key in self.read}
         said = {key: decoded.value for key, decoded in read.items() if decoded}
         about, nodes = self.told(said, records), [self._node(record) for record in records]
-        # where no node follows another, they follow in order
-        linked = any(node.parent for node in nodes)
-        ways = branches(nodes, as_text(said.get(self.leaf[0]))) if linked else [TreeBranch(list(range(len(nodes))))]
-        session = about.session_id or _name_of(nodes, ways[0].nodes, records)
-        for at, way in enumerate(ways):
+        found = ways(nodes, as_text(said.get(self.leaf[0])))
+        session = about.session_id or _name_of(nodes, found[0].nodes, records)
+        for at, way in enumerate(found):
             own = nodes[way.nodes[0]]
             key = f"{session}/{own.id}" if at else session
             started = round(own.time) if at and own.time else about.started_ms

@@ -16,7 +16,7 @@ from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
 from store.formats.core.editing import Lens
-from store.formats.core.export_format import Node, TreeBranch, branches
+from store.formats.core.export_format import Node, ways
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at, value_in
@@ -449,10 +449,7 @@ class Sessions(Struct):
             return
         nodes = [_node(item, said.follows) for item in items]
         current = as_text(value_in(frame, place(said.current))) if said.current else ""
-        # where no message follows another, they follow in order
-        linked = any(node.parent for node in nodes)
-        ways = branches(nodes, current) if linked else [TreeBranch(list(range(len(nodes))))]
-        for number, way in enumerate(ways):
+        for number, way in enumerate(ways(nodes, current)):
             own = [items[at] for at in way.nodes]
             if number:
                 key = f"{begins.key}/{nodes[way.nodes[0]].id}"
