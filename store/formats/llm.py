@@ -74,6 +74,7 @@ class LlmLogsLens(JsonLens):
     writes = tuple(_PARTS)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.SUMMARY: "llm sends all that was said"}
     time_key = ""
+    times = (("about", "time"),)
     places: ClassVar[Places] = {
         "is_error": "is whether there is an exception: change that",
         "timestamp": "is that of the whole response: it is a part of several records",
@@ -90,9 +91,6 @@ class LlmLogsLens(JsonLens):
             case "tool_results":
                 return _result(record, as_object(record.get("cells")), ("cells",), before)
         return BOOKKEEPING
-
-    def time_ms(self, record: JsonObject) -> int:
-        return milliseconds(as_object(record.get("about")).get("time"))
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         header, last = sqlite.row_of(more.first), sqlite.row_of(more.last or previous)

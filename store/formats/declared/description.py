@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -276,6 +277,7 @@ def read_file(path: Path) -> Description:
     return found
 
 
+@cache
 def read_views(name: str) -> Description:
     """Return the page that says what records look like which a module of ``store.formats`` finds."""
     return read_file(_VIEWS / f"{name}.toml")
