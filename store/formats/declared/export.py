@@ -69,7 +69,7 @@ def _document_of(path: Path) -> bytes:
     """Return a file of JSON on one line. Raises UsageError for one that is none, or is too large."""
     found = on_one_line(read_document(path).decode("utf-8-sig", "replace"))
     if found is None:
-        raise UsageError(f"{path} is no JSON that can be read: repair or export it again")
+        raise UsageError(f"{path.name} is no JSON that can be read: repair or export it again")
     return found
 
 

@@ -175,7 +175,9 @@ class GeminiCli(Format):
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of a document; or the lines, of one that replaces all messages these."""
-        if beginning(bytes(data[:HEAD_SIZE])):
+        # of a file that has grown, only the end may be here: no line begins as the rest of a list does
+        following = bytes(data[start : start + HEAD_SIZE]).lstrip()
+        if beginning(bytes(data[:HEAD_SIZE])) or (start and following.startswith((b",", b"]"))):
             yield from cut_spans(data, start, _messages)
             return
         for span in line_spans(data, start):

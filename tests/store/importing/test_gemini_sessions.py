@@ -1,6 +1,7 @@
 """Sessions of Gemini CLI: lines that replace earlier ones, as they grow, edited and exported."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,21 @@ def test_documents_are_edited_and_written_to(store: Store, tmp_path: Path) -> No
         said = json.loads(files["session-a.json"])
     assert [one["content"] for one in said["messages"]] == [[{"text": "Fix it"}], [{"text": "Thanks"}]]
     assert said["summary"] == "x"
+
+
+def test_a_long_document_that_is_written_anew_is_no_lines(store: Store, tmp_path: Path) -> None:
+    """Of what has grown, only the end is read: that of a document begins with the rest of its list."""
+    long = [message("user", [{"text": f"{number} " + "said at length " * 200}], f"l{number}") for number in range(3)]
+    path = stored(tmp_path, document(*long[:2]), "session-a.json")
+    assert imported(store, path).imported == 1
+    os.utime(path, (2e9, 2e9))
+    assert imported(store, path).unchanged == 1
+    path.write_bytes(document(*long, summary="x"))
+    assert imported(store, path).grown == 1
+    [conversation] = store.library.conversations()
+    assert len(store.records.rows(conversation.head)) == 3
+    with exported(store, conversation) as files:
+        assert files["session-a.json"] == path.read_bytes()
 
 
 # -- two files of one id -------------------------------------------------------------------------------------------
