@@ -64,19 +64,23 @@ _AGAIN_SECONDS = 16.0
 class OutputRole(ScratchRole):
     """A file in ``artifacts/`` or ``agents/``, copied on the first write. A removed one has no name in its key."""
 
-    __slots__ = ("_outputs", "_shown", "key")
+    __slots__ = ("_opened", "_outputs", "_shown", "key")
 
-    def __init__(self, outputs: Outputs, key: Key, fd: int = -1) -> None:
+    def __init__(self, outputs: Outputs, key: Key, fd: int = -1, opened: Output | None = None) -> None:
+        """``opened`` is the output as it was then: if another machine takes it away, that is read."""
         super().__init__(fd)
         self.key = key
         self._outputs = outputs
+        self._opened = opened
         self._shown: OpenContent | None = None
 
     def read(self, offset: int, size: int) -> bytes:
         if self.fd >= 0:
             return super().read(offset, size)
         if self._shown is None:
-            self._shown = self._outputs.file(self.key).begin()
+            if self._opened is None:
+                raise FUSEError(errno.ESTALE)
+            self._shown = self._outputs.reader(self.key, self._opened)
         return self._shown.read(offset, size)
 
     def write(self, offset: int, data: bytes) -> int:
@@ -201,12 +205,18 @@ class Outputs(Removing[Key, None]):
 
     def open(self, node: OutputFile, flags: int) -> OutputRole:
         """Open an output for writing."""
-        handle = OutputRole(self, node.key)
+        handle = OutputRole(self, node.key, opened=node.output)
         if flags & os.O_TRUNC:
             handle.truncate(0)
         elif self.growing(node.key):
             handle.fd = self.begin(node.key, anew=False)
         return handle
+
+    def reader(self, key: Key, opened: Output) -> OpenContent:
+        """Return the content of an output; as it was when it was opened, if there is none of that name any more."""
+        # what has taken its place is in the kernel's cache, too, and that is one for all who have it open
+        now = found(self._tree, self._tree.view(key.view_id), key)
+        return self._artifacts.reader(self.context(key), key.outputs, now or opened)
 
     def begin(self, key: Key, *, anew: bool) -> int:
         """Return the descriptor of the file that an output is written as, with what there is of it unless ``anew``."""

@@ -22,6 +22,9 @@ _MAY = ", ".join((*SETTABLE, *ADDABLE))
 _GROWING = ("records", "events", "updated")
 """Fields that rise while a conversation goes on: a file that is written back late may say less."""
 
+_EVENTS = "events"
+"""The field that is left out while it is not known of every record whether it is an event."""
+
 _KEPT_FOR_PROGRAMS = frozenset(
     {
         BEGUN,
@@ -87,10 +90,12 @@ def metadata_table(conversation: Conversation) -> dict[str, object]:
         "source": conversation.source,
         "context": conversation.id,
         "records": conversation.records,
-        "events": conversation.events,
+        _EVENTS: conversation.events,
         "created": timestamp(conversation.created_ms),
         "updated": timestamp(conversation.updated_ms),
     }
+    if conversation.unsure:
+        del table[_EVENTS]
     shown = (key for key in metadata if not _is_internal(key))
     return table | {key: metadata[key] for key in shown if key not in table}
 
@@ -146,7 +151,7 @@ def metadata_changes(shown: Mapping[str, object], said: Mapping[str, object], da
         if key not in (*SETTABLE, *ADDABLE) and not _stands(key, value, shown):
             raise ParseError(line_of(data, key), _refusal(key, shown))
     for key in shown:
-        if key not in (*SETTABLE, *ADDABLE) and key not in said:
+        if key not in (*SETTABLE, *ADDABLE, _EVENTS) and key not in said:
             raise ParseError(1, f'"{key}" is missing: write all back, and change {_MAY}')
     changed = {key: said.get(key, none) for key, none in SETTABLE.items() if said.get(key, none) != shown[key]}
     changes = {key: None if value == SETTABLE[key] else value for key, value in changed.items()}
@@ -163,7 +168,8 @@ def line_of(data: bytes, key: str) -> int:
 
 def _stands(key: str, value: object, shown: Mapping[str, object]) -> bool:
     if key not in shown:
-        return False
+        # the file may have been read while it was known
+        return key == _EVENTS
     now = shown[key]
     if key in _GROWING and type(value) is type(now):
         return bool(value <= now)  # type: ignore[operator]  # both numbers, or both times

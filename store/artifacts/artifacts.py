@@ -14,14 +14,14 @@ import logging
 import os
 import re
 import stat
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from store import paths
 from store.artifacts.names import Output, above, free_name, identity, is_name, kept_output, kept_outputs, listed_name
+from store.commit import patience
 from store.commit.intake import Intake
 from store.content.resolver import Reader
 from store.conversations.contexts import Contexts
@@ -30,6 +30,7 @@ from store.disk import durable, files
 from store.errors import Conflict, ConvfsError, NotFound, Unreachable, UsageError
 from store.events.conversation import BEGUN, SORTS, Outputs
 from store.index.catalogue import ContextEntry
+from store.locks import Locks
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +81,10 @@ class Artifacts:
         self._intake = intake
         self._root = root / paths.GROWING
         self._holder = holder
-        self._numbering = threading.Lock()
-        """Held while an output is given its number."""
-        self._beginning: tuple[int, str] | None = None
-        """The context and the key of an output that gets its number now, and its file then."""
+        self._numbering = Locks[int]()
+        """Held while an output of a context is given its number, for which a space may be asked."""
+        self._beginning: set[tuple[int, str]] = set()
+        """The contexts and the keys of outputs that get their numbers now, and their files then."""
         self._renamed: dict[tuple[int, Outputs, str], str] = {}
         """The names that outputs were given in the place of those that they had before: by context, sort and name."""
         self.waiting: set[tuple[int, Outputs, str]] = set()
@@ -149,30 +150,33 @@ class Artifacts:
         ``parent`` is the id of the agent that started its agent; outputs that are ``leaving`` no longer hold a number.
         Its number is left to :meth:`reserve` while the space is away. Raises as :func:`listed_name`.
         """
-        with self._numbering, self._begins():
+        with self._numbered(context):
             while True:
                 numbers = self.numbers(context, outputs)
                 taken = self.taken(context, outputs, numbers) - leaving
                 name = listed_name(outputs, asked, taken, parent=parent)
-                bits = 0
-                try:
-                    if waiting := self._waiting_above(context, outputs, name):
-                        raise Unreachable(f"the number of {outputs.directory}/{waiting[0]} is not reserved yet")
-                    self._beginning = context, outputs.key + name
-                    self._reserve(context, outputs, name, numbers)
-                except Conflict:
-                    continue
-                except Unreachable:
-                    bits = _UNRESERVED
-                os.close(self.open(context, outputs, name, bits=bits))
-                return name
+                with self._begins(context, outputs.key + name), suppress(Conflict):
+                    bits = 0
+                    try:
+                        if waiting := self._waiting_above(context, outputs, name):
+                            raise Unreachable(f"the number of {outputs.directory}/{waiting[0]} is not reserved yet")
+                        self._reserve(context, outputs, name, numbers)
+                    except Unreachable:
+                        bits = _UNRESERVED
+                    os.close(self.open(context, outputs, name, bits=bits))
+                    return name
+
+    def _numbered(self, context: int) -> AbstractContextManager[object]:
+        """Have others wait with the numbers of a context. Raises Unreachable where whoever has it waits too long."""
+        return patience.held(self._numbering.of(context), "")
 
     @contextmanager
-    def _begins(self) -> Iterator[None]:
+    def _begins(self, context: int, key: str) -> Iterator[None]:
+        self._beginning.add((context, key))
         try:
             yield
         finally:
-            self._beginning = None
+            self._beginning.discard((context, key))
 
     def numbers(self, context: int, outputs: Outputs) -> Numbers:
         """Return what holds the numbers of the outputs of a conversation now."""
@@ -189,7 +193,7 @@ class Artifacts:
         return {key: by for key, by in begun.items() if by != self._holder or self._has_file(context, key)}
 
     def _has_file(self, context: int, key: str) -> bool:
-        if self._beginning == (context, key):
+        if (context, key) in self._beginning:
             return True
         sorts = (outputs for outputs in SORTS if key.startswith(outputs.key))
         return any(self.growing_one(context, outputs, key.removeprefix(outputs.key)) is not None for outputs in sorts)
@@ -229,7 +233,7 @@ class Artifacts:
         come first, and one that gets another name takes the outputs below it along: ``renamed`` is called with each
         name and the one that took its place.
         """
-        with self._numbering:
+        with self._numbered(context):
             while waiting := self._waiting_above(context, outputs, name):
                 names = self._given_number(context, outputs, waiting[0])
                 for old, new in names.items():

@@ -4,7 +4,6 @@ Missing rows (of turns that were appended, or came with a large import; after a 
 version) are measured when a conversation is next listed, from the first missing one.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -20,6 +19,7 @@ from store.events.conversation import EventRow, Renderer, ResourceRow, Sizes
 from store.events.event import Event, Kind
 from store.ids import Hash, hash_bytes
 from store.index.views import Run, Views
+from store.locks import Locks
 
 if TYPE_CHECKING:
     from store.formats.core.editing import Lens
@@ -132,7 +132,8 @@ class Viewer:
         self._contents = contents
         self._blobs = contents.aliased
         self.renderer = renderer
-        self._lock = threading.RLock()
+        self._measuring = Locks[int]()
+        """Held while records are measured, by the first turn that is missing: what they need may be far away."""
 
     @cached_property
     def _lens_for(self) -> "Callable[[str, int], Lens]":
@@ -219,13 +220,13 @@ class Viewer:
         return found
 
     def _measure(self, stretch: Sequence[_Place], position: Position) -> list[EventRow]:
-        """Measure records that follow each other, a few at a time: others have some to measure, too."""
+        """Measure records that follow each other, a few at a time: others have the same to measure, too."""
         rows: list[EventRow] = []
         chain: Chain | None = None
         for start in range(0, len(stretch), _MEASURED_AT_ONCE):
             some = stretch[start : start + _MEASURED_AT_ONCE]
-            number = some[0][0]
-            with self._lock:
+            number, first = some[0]
+            with self._measuring.of(first):
                 # somebody else may have just done it
                 known = self._views.rows([(turn, 1) for _number, turn in some], number)
                 if len(known) == len(some):

@@ -430,3 +430,22 @@ def test_outputs_of_a_service_that_ends_while_the_space_is_away_are_kept_by_the_
         talk = two.mount(held)
         until(lambda: two.kept_there() == {"0.make.log": b"one\n"})
         assert lists(talk) == {"0.make.log": b"one\n"}
+
+
+def test_what_another_machine_takes_away_is_read_on_by_who_has_it_open(two: Two) -> None:
+    with ExitStack() as held:
+        talk = two.mount(held)
+        for name in ("make", "test"):
+            two.write_there(name, f"of {name}\n".encode())
+        directory = talk.root / "artifacts"
+        # nothing is read before: the kernel would have it
+        until(lambda: directory.exists() and sorted(os.listdir(directory)) == ["0.make.log", "1.test.log"])
+        with (
+            (directory / "0.make.log").open("r+b", buffering=0) as gone,
+            (directory / "1.test.log").open("r+b", buffering=0) as replaced,
+        ):
+            two.other.artifacts.move(two.context, ARTIFACTS, "0.make.log", "1.test.log")
+            until(lambda: os.listdir(directory) == ["1.test.log"])
+            assert gone.read() == b"of make\n"
+            # as everybody who opens it does
+            assert replaced.read() == (directory / "1.test.log").read_bytes() == b"of make\n"

@@ -53,6 +53,16 @@ def test_what_only_imports_need_is_left_out() -> None:
     assert json.loads(internals_text(talk)) == kept | {"layout": {"size": 5002}}
 
 
+def test_events_are_told_once_they_are_known() -> None:
+    unsure = msgspec.structs.replace(TALK, unsure=True)
+    assert metadata_table(TALK) == metadata_table(unsure) | {"events": 2}
+    # what was read before, or later
+    assert changes(metadata_text(TALK), unsure) == {}
+    assert changes(metadata_text(unsure), TALK) == {}
+    with pytest.raises(ParseError, match='"events" cannot be changed'):
+        changes(with_changes(events=9))
+
+
 @pytest.mark.parametrize("conversation", [PLAIN, TALK])
 def test_the_same_in_any_spelling_changes_nothing(conversation: Conversation) -> None:
     text = metadata_text(conversation)

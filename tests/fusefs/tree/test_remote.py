@@ -1,6 +1,7 @@
 """A mounted replica: contents that only the space has are fetched by threads, and the mount goes on meanwhile."""
 
 import errno
+import json
 import os
 import random
 import re
@@ -208,6 +209,7 @@ def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
         )
         assert copied.returncode != 0
         assert "Input/output error" in copied.stderr
+        assert "events" not in json.loads((talked / "metadata.json").read_bytes())
         assert not (mount.root / "by-resource/garden").exists()
         hits = mount.root / "search/basil/hits.txt"
         assert "were not searched" in hits.read_text()
@@ -220,6 +222,7 @@ def test_files_that_are_asked_for_while_a_bucket_is_away_are_found_later(
         assert "basil" in beds.read_text()
         until(lambda: errno_of(lambda: os.listdir(talked / "events")) == 0)
         assert [int(name[:5]) for name in sorted(os.listdir(talked / "events"))] == [1, 2, 3, 4]
+        until(lambda: json.loads((talked / "metadata.json").read_bytes()).get("events") == 4)
         until(lambda: [errno_of(path.read_bytes) for path in of_all] == [0] * len(of_all))
         assert "basil" in transcript.read_text()
         until(lambda: errno_of(lambda: os.listdir(mount.root / "by-resource/garden/beds.txt")) == 0)

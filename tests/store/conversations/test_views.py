@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,9 @@ from fusefs.text.render import FileRenderer, render_event
 from store.conversations import viewer as viewer_module
 from store.conversations.branch import length
 from store.conversations.contexts import Append
+from store.conversations.turns import Contents
 from store.disk.file_header import Damage
+from store.disk.turn_format import Turn
 from store.errors import ConvfsError, DamageError, NotFound
 from store.events.conversation import EventRow, Sizes
 from store.events.event import Event, Kind
@@ -327,3 +329,38 @@ def test_threads_that_ask_at_once_measure_once(memory_path: Path) -> None:
             thread.join()
         assert found == [60] * 8
         assert renderer.measured == 60
+
+
+def test_who_waits_for_what_is_far_away_holds_up_no_other_conversation(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contexts = [store.contexts.create().context for _ in range(2)]
+    for context in contexts:
+        store.contexts.append_many(context, [Append(payload, TYPE) for payload in lines(3)])
+    far, near = (store.writer.head(context).turn for context in contexts)
+    asked, comes = threading.Event(), threading.Event()
+    of_turns = Contents.of_turns
+
+    def fetching(contents: Contents, turns: Sequence[Turn]) -> object:
+        if any(turn.turn_id == far for turn in turns):
+            asked.set()
+            assert comes.wait(60)
+        return of_turns(contents, turns)
+
+    monkeypatch.setattr(Contents, "of_turns", fetching)
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda head=head: found.append(len([*store.records.rows(head)])), daemon=True)
+        for head in (far, near)
+    ]
+    threads[0].start()
+    assert asked.wait(60)
+    threads[1].start()
+    threads[1].join(30)
+    try:
+        assert found == [3]
+    finally:
+        comes.set()
+        for thread in threads:
+            thread.join()
+    assert found == [3, 3]

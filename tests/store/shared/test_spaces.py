@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from fusefs.text.render import FileRenderer
 from store import paths
+from store.commit import patience
+from store.conversations.contexts import Contexts
 from store.disk.head_format import ContextCreated, HeadFrame
 from store.editing.keeper import Keeper
 from store.errors import Conflict, DamageError, FormatTooNew, NotFound, StoreBusy, StoreFailed, Unreachable, UsageError
@@ -276,6 +279,40 @@ def test_labels_that_machines_give_at_once_are_all_there(any_team: Team) -> None
             labels = store.catalogue.entry(context).metadata["labels"]
             assert set(labels) == (wanted | single if context == contexts[0] else wanted)
             assert len(labels) == len(set(labels))
+
+
+def test_who_waits_for_a_number_holds_up_no_other_conversation(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = team.open("a")
+    far, near = (a.contexts.create(metadata={"project": "p", "name": name}).context for name in "xy")
+    asked, comes = threading.Event(), threading.Event()
+    exchange = Contexts.exchange_metadata
+
+    def asking(contexts: Contexts, context: int, *given: Any) -> object:  # noqa: ANN401  (those of the method)
+        if context == far:
+            asked.set()
+            assert comes.wait(60)
+        return exchange(contexts, context, *given)
+
+    monkeypatch.setattr(Contexts, "exchange_metadata", asking)
+    begun: list[str] = []
+    threads = [
+        threading.Thread(target=lambda one=one: begun.append(a.artifacts.begin(one, ARTIFACTS, "make")), daemon=True)
+        for one in (far, near)
+    ]
+    threads[0].start()
+    assert asked.wait(60)
+    threads[1].start()
+    threads[1].join(30)
+    try:
+        assert begun == ["0.make.log"]
+        # who is not to wait is told
+        with patience.at_most(0.1), pytest.raises(Unreachable):
+            a.artifacts.begin(far, ARTIFACTS, "make")
+    finally:
+        comes.set()
+        for thread in threads:
+            thread.join()
+    assert len(begun) == 2
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
