@@ -102,6 +102,19 @@ def test_it_says_the_same_when_it_is_read_back(store: Store, tmp_path: Path, for
             assert told(third, last, **plain) == told(store, conversation, **plain)
 
 
+@pytest.mark.parametrize("form", ["claude-code", "codex", "pi", "oh-my-pi", "gemini-cli", "opencode"])
+def test_so_it_does_in_the_forms_that_no_page_describes(store: Store, tmp_path: Path, form: str) -> None:
+    # in an export of opencode, an output without text is read as none
+    conversation = (shop if form == "opencode" else rich)(tmp_path).bring(store)
+    done = export(store, conversation, tmp_path / "out", form)
+    left = " ".join(lost(done))
+    # a failure stands in what is exported for opencode, and is read as the text of an error
+    plain = {"images": 9 not in lost(done).get("an image", ()), "failures": FAILED not in left and form != "opencode"}
+    plain["thoughts"] = "a thought" not in left
+    with brought_back(tmp_path, done.files[0]) as (other, again):
+        assert told(other, again, **plain) == told(store, conversation, **plain)
+
+
 @each
 def test_the_same_again_each_time(store: Store, tmp_path: Path, form: str) -> None:
     conversation = rich(tmp_path).bring(store)
