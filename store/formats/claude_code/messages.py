@@ -106,24 +106,22 @@ def assistant(line: JsonObject, before: Before) -> Shown:
         kind = Kind.ASSISTANT if into.blocks else kind
     for at, part in enumerate(parts):
         path = (*_CONTENT, at)
-        match part:
-            case {"type": "text", "text": str(text)}:
-                into.blocks.append(Block("text", text, path=(*path, "text")))
-                kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
-            case {"type": "thinking", "thinking": str(text)}:
-                if text:
-                    into.text(text, (*path, "thinking"), "thinking" if len(parts) > 1 else "")
-                    kind = kind or Kind.REASONING
-            case {"type": "redacted_thinking"}:
-                continue
-            case {"type": str(called)} if called in CALLS:
-                call = as_object(part)
-                label = into.call(call, path, "name", "id")
-                into.blocks += argument_blocks(call.get("input"), (*path, "input"), label)
-                kind = Kind.TOOL_CALL
-            case _:
-                into.add_json(part, path)
-                kind = kind or (Kind.ASSISTANT if into.blocks else kind)
+        said = as_object(part)
+        what = as_text(said.get("type"))
+        if what == "text" and isinstance(text := said.get("text"), str):
+            into.blocks.append(Block("text", text, path=(*path, "text")))
+            kind = kind if kind is Kind.TOOL_CALL else Kind.ASSISTANT
+        elif what == "thinking" and isinstance(text := said.get("thinking"), str):
+            if text:
+                into.text(text, (*path, "thinking"), "thinking" if len(parts) > 1 else "")
+                kind = kind or Kind.REASONING
+        elif what in CALLS:
+            label = into.call(said, path, "name", "id")
+            into.blocks += argument_blocks(said.get("input"), (*path, "input"), label)
+            kind = Kind.TOOL_CALL
+        elif what != "redacted_thinking":
+            into.add_json(part, path)
+            kind = kind or (Kind.ASSISTANT if into.blocks else kind)
     if kind is Kind.RECORD:
         return BOOKKEEPING
     into.places["model"], into.places["stop_reason"] = ("message", "model"), ("message", "stop_reason")
