@@ -151,6 +151,8 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS = 1.0
 _LONGEST_SECONDS = 15.0
 _SLICE_BYTES = 1 << 20
+_HELPED_SLICE_BYTES = 4 << 20
+"""The size of a slice for the process that packs: with each, this thread waits several times for the interpreter."""
 _BREATH_SECONDS = 0.05
 _FAST = 4000
 """The rate of frames a second at which no processor time is left for others."""
@@ -406,7 +408,8 @@ class Checkpointer:
         load = Load(self._intake, self._intake.packed_here, logged=True)
         helped = packer.worth(sum(blob.length for blob in task.blobs))
         # the process is done with the last ones when it is brought none
-        for some in chain(_slices(task.blobs), ([],) if helped else ()):
+        slices = _slices(task.blobs, _HELPED_SLICE_BYTES if helped else _SLICE_BYTES)
+        for some in chain(slices, ([],) if helped else ()):
             if some:
                 self._hold_back()
             if not (helped and self._help(load, some)):
@@ -446,13 +449,13 @@ class Checkpointer:
             self._packer = None
 
 
-def _slices(blobs: list[Waiting]) -> Iterator[list[Waiting]]:
+def _slices(blobs: list[Waiting], least: int) -> Iterator[list[Waiting]]:
     some: list[Waiting] = []
     size = 0
     for blob in blobs:
         some.append(blob)
         size += blob.length
-        if size >= _SLICE_BYTES:
+        if size >= least:
             yield some
             some, size = [], 0
     if some:

@@ -102,7 +102,7 @@ def test_if_it_ends_the_rest_is_packed_without_it(store: Store, caplog: pytest.L
 def test_if_it_ends_with_some_in_hand_these_are_packed_without_it(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointer, "_SLICE_BYTES", 20_000)
+    monkeypatch.setattr(checkpointer, "_HELPED_SLICE_BYTES", 20_000)
     real, had = packer.Packer.pack, list[int]()
 
     def pack(self: packer.Packer, parts: Sequence[packer.Part], dictionary: tuple[Hash, bytes] | None) -> None:
@@ -124,7 +124,7 @@ def test_if_it_ends_with_some_in_hand_these_are_packed_without_it(
 def test_what_it_did_for_an_attempt_that_failed_is_not_taken_for_another(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointer, "_SLICE_BYTES", 20_000)
+    monkeypatch.setattr(checkpointer, "_HELPED_SLICE_BYTES", 20_000)
     monkeypatch.setattr(checkpointer, "_RETRY_SECONDS", 0.01)
     told = append(store, 0)
     real, calls = Intake.write, list[int]()
