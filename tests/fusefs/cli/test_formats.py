@@ -20,7 +20,11 @@ def test_formats_are_listed_with_those_of_ones_own(user: User) -> None:
     (folder / "mine.toml").write_text('name = "mine"\nrecords = [{ role = "who", text = "what" }]')
     (folder / "other.toml").write_text('name = "mine"\nrecords = []')
     done = user.convfs("formats")
-    assert done.stdout.splitlines()[1].split() == ["mine", "a", "page"]
+    told = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()[1:]}
+    assert next(iter(told)) == "mine"
+    assert told["mine"] == ["a", "page", "its", "own"]
+    assert told["qwen-code"] == ["a", "page", "from", "any", "qwen-code"]
+    assert told["codex"] == ["code", "from", "any", "codex"]
     assert done.stderr == f"convfs: {folder}/other.toml describes 'mine': call the file mine.toml\n"
 
 
