@@ -174,7 +174,7 @@ def test_what_goes_wrong_is_said(terminal: Terminal) -> None:
     terminal.clears("markdown .")
     terminal.type("pdf")
     terminal.press("Enter")
-    terminal.sees("'pdf' is not one of")
+    terminal.sees("there is no format pdf")
     terminal.press("/")
     terminal.clears("Search: addresses")
     terminal.type("before:never")
