@@ -335,7 +335,23 @@ class Row(Struct, frozen=True, omit_defaults=True):
 
 encode_row = msgspec.json.Encoder().encode
 _encode_cells = msgspec.msgpack.Encoder().encode
-decode_row = msgspec.json.Decoder(Row).decode
+_decode_row = msgspec.json.Decoder(Row).decode
+_escapes = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD]([89a-fA-F]..)|\\.").sub
+
+
+def decode_row(line: bytes) -> Row:
+    """Return the row that a line is. Raises msgspec's DecodeError or ValidationError where it is none.
+
+    Documents in it may hold half a character, as those of programs do that cut texts.
+    """
+    try:
+        return _decode_row(line)
+    except msgspec.DecodeError:
+        # of the same length, and valid; what is in the documents is taken from the line itself
+        whole = _escapes(lambda found: b"\\ue" + found[2] if found[2] else found[0], line)
+        row = _decode_row(whole)
+        starts = {column: whole.find(raw) for column, raw in row.json.items()}
+        return replace(row, json={one: Raw(line[at : at + len(bytes(row.json[one]))]) for one, at in starts.items()})
 
 
 def row_of(record: bytes | None) -> Row:

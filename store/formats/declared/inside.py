@@ -3,6 +3,7 @@
 What is left of the document is its frame: the list or the object that held the messages is empty there.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -29,13 +30,22 @@ class Item(Struct, frozen=True):
     key: str = ""
 
 
+_blanks = re.compile(r'("(?:[^"\\]|\\.)*+")|\s+').sub
+
+
 def on_one_line(document: str) -> bytes | None:
     """Return a JSON document without blanks between values, if it has line breaks; None where it is none."""
     if document.lstrip()[:1] not in ("{", "["):
         return None
     try:
         if "\n" in document or "\r" in document:
-            document = msgspec.json.format(document, indent=-1)
+            try:
+                document = msgspec.json.format(document, indent=-1)
+            except msgspec.DecodeError:
+                # it refuses half a character, too
+                document = _blanks(r"\1", document) if is_json(document.encode()) else ""
+                if "\n" in document or "\r" in document:
+                    return None
         # what cannot be read cannot be cut
         line = document.strip().encode()
         return line if is_json(line) else None

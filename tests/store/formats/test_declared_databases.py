@@ -416,6 +416,36 @@ def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: objec
         assert native(store, path) == path.read_bytes()
 
 
+def test_an_export_with_half_a_character_is_read_and_edited(tmp_path: Path) -> None:
+    path = tmp_path / "chat-export-1.json"
+    path.write_text(json.dumps(chat(), indent=2).replace("Says u3", r"Half \ud83d of it, \ud83d\ude00 and C:\\ud83d"))
+    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    lens = rendered.format.lenses[0]
+    at = next(at for at, record in enumerate(rendered.records) if b"Says a2" in record and b'"begins"' not in record)
+    block = lens.view(rendered.records[at], Nothing()).blocks[0]
+    changed = list(rendered.records)
+    changed[at] = lens.edit(changed[at], EventEdit((BlockEdit(block.path, "Better."),)), Nothing())
+    out = restored(rendered, changed, tmp_path / "out.json").read_text()
+    assert out == path.read_text().replace("Says a2", "Better.", 2)
+
+
+def test_a_document_with_half_a_character_stops_no_import(tmp_path: Path) -> None:
+    path = webui(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(r"UPDATE chat SET chat = replace(chat, 'Says u3', 'Half \ud83d of it')")
+        database.commit()
+    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    assert of(rendered, "c1")[2] == (Kind.USER, ["Half \ufffd of it"])
+    at = next(at for at, record in enumerate(rendered.records) if b"Says a2" in record and b'"begins"' not in record)
+    changed = list(rendered.records)
+    changed[at] = changed[at].replace(b"Says a2", b"Better.")
+    out = restored(rendered, changed, tmp_path / "out.db")
+    query = "SELECT chat FROM chat WHERE id = 'c1'"
+    with closing(sqlite3.connect(path)) as before, closing(sqlite3.connect(out)) as after:
+        [was], [now] = before.execute(query).fetchone(), after.execute(query).fetchone()
+    assert json.loads(now) == json.loads(was.replace("Says a2", "Better."))
+
+
 HERMES = """CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,
     tool_calls TEXT, tool_name TEXT, timestamp REAL)"""
 
