@@ -502,3 +502,15 @@ records = []
         source = format_.claim(Look(tmp_path / name / "talk.chatlines"))
         assert source is not None
         assert [beside for beside, _path in source.sidecars] == [f"{name}.db"]
+
+
+def test_an_export_of_opencode_that_tells_of_itself_at_the_end_is_one(tmp_path: Path) -> None:
+    texts = ("Why?", "So. " * 20_000)
+    messages = [
+        {"parts": [{"text": text, "type": "text", "messageID": f"m{at}", "sessionID": "s1"}], "info": {"role": "user"}}
+        for at, text in enumerate(texts)
+    ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps({"messages": messages, "info": {"id": "s1", "time": {"created": 1}, "title": "Login"}}))
+    found = tried(path)
+    assert (found.source.format, found.kinds["user"]) == ("opencode-export", 2)
