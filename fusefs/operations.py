@@ -378,7 +378,11 @@ class Operations(pyfuse3.Operations):
         if isinstance(bound, ScratchFile):
             # while it has a name
             content = bound.open()
-        if inode in self.tree.unsettled or inode & MAX_NUMBER >= FIRST_DERIVED:
+        if inode in self.tree.unsettled:
+            # the kernel knows the old length only, and would cut to it what is read, or fill up with NULs
+            answer.direct_io = True
+            answer.keep_cache = False
+        elif inode & MAX_NUMBER >= FIRST_DERIVED:
             # what it follows from may have changed
             answer.keep_cache = False
         self.prefetch.opening(inode)

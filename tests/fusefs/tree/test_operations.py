@@ -94,6 +94,17 @@ def test_lookups_are_counted_and_forgotten(operations: Operations) -> None:
     assert run(operations.getattr(event, None)).st_ino == event
 
 
+def test_a_file_of_whose_change_the_kernel_is_yet_to_be_told_is_read_past_its_cache(operations: Operations) -> None:
+    """It would fill what is answered with NULs, or cut it, to the length that it knows."""
+    ino = walk(operations, [*PATH[:-1], "metadata.json"])
+    kept = run(operations.open(ino, os.O_RDONLY, None))
+    assert (kept.direct_io, kept.keep_cache) == (False, True)
+    operations.tree.unsettle(ino)
+    past = run(operations.open(ino, os.O_RDONLY, None))
+    assert (past.direct_io, past.keep_cache) == (True, False)
+    assert run(operations.read(past.fh, 0, 1 << 16)) == run(operations.read(kept.fh, 0, 1 << 16))
+
+
 def test_a_failed_lookup_is_not_counted(operations: Operations) -> None:
     before = {ino: operations.lookups.count(ino) for ino in operations.lookups}
     assert failure(operations.lookup(ROOT, b"missing", None)) == errno.ENOENT
