@@ -173,8 +173,9 @@ def _settled(
 ) -> bytes:
     """Return the record that says ``value``.
 
-    An object such as ``{"text": "…"}`` may be the record's own. It is, where the record then shows something of it;
-    else it stands for its content. Whether content is held as text or in base64, the record shows.
+    An object such as ``{"text": "…"}`` may be the record's own. It is, where the record then shows something of it,
+    unless that is some argument while the content in its place would be what is said; else it stands for its content.
+    Whether content is held as text or in base64, the record shows.
     """
 
     def shown(payload: bytes) -> dict[ValuePath, Block]:
@@ -182,7 +183,11 @@ def _settled(
 
     blocks = shown(make(value)) if contents.unsure else {}
     for path in contents.unsure:
-        if not any(begins(place, path) for place in blocks):
+        own = [block for place, block in blocks.items() if begins(place, path)]
+        if any(not block.name for block in own):
+            continue
+        said = shown(make(contents.with_text(value, path))).get(path) if own else None
+        if not own or (said is not None and not said.name):
             value = contents.inline(value, path)
     payload = make(value)
     blocks = shown(payload)

@@ -227,6 +227,10 @@ class ElementContents:
         """Return ``value`` with the content of the object at ``path``, which is one of :attr:`unsure`, in its place."""
         return _replaced(value, path, lambda held: self._content(held, path) if isinstance(held, dict) else held)
 
+    def with_text(self, value: object, path: ValuePath) -> object:
+        """Return ``value`` with some text at ``path``."""
+        return _replaced(value, path, lambda _held: "text")
+
     def shown_as(self, path: ValuePath, shown: Mapping[ValuePath, Block]) -> Shape:
         """Return what the content that was put at a place is in a record with the blocks ``shown``."""
         block, data = shown.get(path), self._placed[path].data
