@@ -823,14 +823,15 @@ class Intake:
         """Count a blob that nothing names yet as written just now, in a space on all machines."""
         self.reliance.last(digest)
         if self._touch_packs([digest]) and self.publish is not None:
-            self._bring([digest], lambda digests, region: self.held(digests, region) - {digest})
+            # it is written although it is there
+            self._sound.pop(digest, None)
+            self._bring([digest], lambda names, region: self.held([one for one in names if one != digest], region))
 
     def _touch_packs(self, digests: Sequence[Hash]) -> bool:
         """Count the packs that have blobs as written just now; return whether one of them was not so by and large."""
         located = self.writer.index.locate(digests).values()
         packs = {pack for places in located for pack, _offset, _member in places}
-        # others are brought once more
-        touched = [pack >= REMOTE or self.writer.packs.touch(pack) for pack in packs]
+        touched = [self.writer.packs.touch(pack) for pack in packs]
         return any(touched)
 
     def forget_packed(self) -> None:

@@ -186,6 +186,9 @@ class RemotePacks(Protocol):
     def only_kept(self) -> AbstractContextManager[None]:
         """Fetch nothing while the block runs: what is not here counts as away."""
 
+    def made_ns(self, pack: int) -> int:
+        """Return when one was made, 0 if that is not known."""
+
 
 class PackSet:
     """All packs of one store."""
@@ -247,15 +250,21 @@ class PackSet:
         return length if pack == number else os.stat(self.path(pack)).st_size
 
     def modified_ns(self, pack: int) -> int:
-        """Return when a pack was last written to or touched."""
+        """Return when a pack was last written to or touched; of one that only the space has, when it was made."""
+        if pack >= REMOTE:
+            return self._remote.made_ns(pack)
         return os.stat(self.path(pack)).st_mtime_ns
 
     def touch(self, pack: int) -> bool:
-        """Mark a pack as written to just now, to within an hour; return whether it was not marked so."""
+        """Mark a pack as written to just now, to within an hour; return whether it was not marked so.
+
+        One that only the space has is not marked.
+        """
         now = time.time_ns()
         if self.modified_ns(pack) >= now - _TOUCHED_NS:
             return False
-        os.utime(self.path(pack), ns=(now, now))
+        if pack < REMOTE:
+            os.utime(self.path(pack), ns=(now, now))
         return True
 
     def path(self, pack: int) -> Path:

@@ -120,7 +120,8 @@ def test_what_one_machine_does_is_in_the_other_and_told(any_team: Team) -> None:
 
 def test_contents_in_packs_are_there_before_their_names(any_team: Team) -> None:
     a, b = any_team.open("a"), any_team.open("b")
-    contents = [os.urandom(LARGE), b"small", os.urandom(40_000)]
+    # beginning as no JSON does, of which strings would be cut out
+    contents = [b"\0" + os.urandom(LARGE), b"small", b"\0" + os.urandom(40_000)]
     names = [a.intake.put(data) for data in contents]
     context = a.contexts.create(metadata={"artifact/out": {"blob": names[0].hex()}}).context
     until(lambda: b.writer.seq == a.writer.seq)
@@ -131,6 +132,28 @@ def test_contents_in_packs_are_there_before_their_names(any_team: Team) -> None:
     # what came from the other machine is held, and published no more
     assert [b.intake.put(data) for data in contents] == names
     assert list(space.bucket.list("packs/")) == packs
+    space.close()
+
+
+def test_what_is_put_once_more_after_a_day_stays_on_all_machines(any_team: Team) -> None:
+    a, b = any_team.open("a"), any_team.open("b")
+    data = b"\0" + os.urandom(LARGE)
+    name = a.intake.put(data)
+    space = connect(any_team.place, any_team.name)
+    packs = set(space.bucket.list("packs/"))
+    for pack in a.writer.packs.numbers():
+        os.utime(a.writer.packs.path(pack), ns=(0, 0))
+    # as it was written long ago, the others are told that it is to stay
+    assert a.intake.put(data) == name
+    again = set(space.bucket.list("packs/"))
+    assert len(again - packs) == 1
+    # and no more for an hour
+    assert a.intake.put(data) == name
+    assert set(space.bucket.list("packs/")) == again
+    a.contexts.create()
+    until(lambda: b.writer.seq == a.writer.seq)
+    assert b.intake.put(data) == name
+    assert set(space.bucket.list("packs/")) == again
     space.close()
 
 
