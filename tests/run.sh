@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is missing, then runs every check. Arguments go to pytest: ./tests/run.sh -k import
-# Two tests run side by side; for a debugger they must not: ./tests/run.sh -n 0 --pdb
+# Three tests run side by side, as many wait; for a debugger they must not: ./tests/run.sh -n 0 --pdb
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 venv=$(./mount.sh --setup --dev)
 "$venv/bin/ruff" check .
 "$venv/bin/mypy"
 code=0
-"$venv/bin/python" -m pytest -n 2 --dist worksteal "$@" || code=$?
+"$venv/bin/python" -m pytest -n 3 --dist worksteal "$@" || code=$?
 [ "$code" -eq 1 ] || exit "$code"
-# two tests side by side on a busy machine run out of time now and then: what fails alone, too, is wrong.
+# tests side by side on a busy machine run out of time now and then: what fails alone, too, is wrong.
 # In a worker: one that hangs is replaced, and the others are run
 echo "These tests failed, and run again, one at a time:" >&2
 exec "$venv/bin/python" -m pytest -n 1 -v --last-failed --last-failed-no-failures none "$@"
