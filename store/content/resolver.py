@@ -421,11 +421,14 @@ class Resolver:
         return {digest: references for digest, references in found if references is not None}
 
     def parts(self, digests: Iterable[Hash]) -> set[Hash]:
-        """Return some blobs and all that is named in them: the contents of payloads, and the chunks of large ones."""
+        """Return some blobs and all that is named in them: the contents of payloads, and the chunks of large ones.
+
+        Contents that lie in the sealed group of their payload have no names there, and are left out.
+        """
         found = set(digests)
         todo = list(found)
         while todo:
-            named = {part for parts in self.references(todo).values() for part in parts}
+            named = {part for parts in self.references(todo).values() for part in parts if not is_inner(part)}
             for digest in todo:
                 with suppress(ConvfsError):
                     named.update(chunk.hash for chunk in self._chunks(digest) or ())

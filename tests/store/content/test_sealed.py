@@ -92,6 +92,14 @@ def test_contents_of_the_same_group_are_not_looked_up(packed: Packed) -> None:
     assert packed.reads == 1
 
 
+def test_what_is_named_in_a_payload_of_a_group_is_what_lies_elsewhere(packed: Packed) -> None:
+    members = [member for number in range(5) for member in taken_apart(payload(number))]
+    packed.add_record(*sealed(members, 0))
+    digests = {hash_bytes(payload(number)) for number in range(5)}
+    assert Resolver(packed, 1 << 20).parts(digests) == digests
+    assert set(packed.asked) == digests
+
+
 def test_names_are_said_only_where_something_lies_elsewhere() -> None:
     members = taken_apart(payload(1)) + taken_apart(payload(2))
     record, names = sealed(members, 0)

@@ -57,6 +57,7 @@ def root(memory_path: Path) -> Path:
     return memory_path / "store"
 
 
+@pytest.mark.of_one_machine  # a replica notes what it knows of its space
 def test_a_store_that_is_only_looked_at_syncs_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(durable, "fdatasync", synced.append)
