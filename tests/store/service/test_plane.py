@@ -332,7 +332,7 @@ def test_the_latest_has_edits_and_lacks_what_was_deleted(peer: Peer, context: in
     ]
 
 
-@pytest.mark.of_one_machine  # a replica's follower takes heads, too
+@pytest.mark.of_one_machine  # a replica's follower holds that lock, too
 def test_what_is_read_is_of_one_head_though_turns_are_appended_meanwhile(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
