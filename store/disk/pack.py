@@ -179,15 +179,14 @@ class RemotePacks(Protocol):
     through: Callable[[Hashable, Callable[[], bytes]], bytes]
     """Called with what fetches a part of one, and a name of that part, by a thread that needs it: it may raise instead,
     and have another thread do that. The other is done when it is asked for the same part again."""
+    made_ns: Callable[[int], int]
+    """Returns when one was made, 0 if that is not known."""
 
     def read(self, pack: int, offset: int, *, damaged: bool = False) -> Record:
         """Read a record as :meth:`PackSet.read` does. Raises Away where it cannot be fetched, too."""
 
     def only_kept(self) -> AbstractContextManager[None]:
         """Fetch nothing while the block runs: what is not here counts as away."""
-
-    def made_ns(self, pack: int) -> int:
-        """Return when one was made, 0 if that is not known."""
 
 
 class PackSet:

@@ -49,7 +49,7 @@ class Cache:
         self._most_ahead = max(min(_MOST_AHEAD, capacity // (_SHARES * FRAME)), 1)
         self.fetch: Callable[[int, int, int], bytes] = _nowhere
         """Returns bytes of a pack from an offset on, fewer at its end, given how many. Raises ConvfsError."""
-        self.made_ms: Callable[[int], int] = lambda _pack: 0
+        self.made_ns: Callable[[int], int] = lambda _pack: 0
         """Returns when a pack was made, 0 if that is not known."""
         self.through: Callable[[Hashable, Callable[[], bytes]], bytes] = lambda _frame, fetch: fetch()
         self.keeps = True
@@ -94,10 +94,6 @@ class Cache:
             yield
         finally:
             self.fetch = before
-
-    def made_ns(self, pack: int) -> int:
-        """Return when a pack was made, 0 if that is not known."""
-        return self.made_ms(pack) * 1_000_000
 
     def forget(self, packs: Callable[[int], bool] = lambda _pack: True, *, overwrite: bool = False) -> None:
         """Remove all that is kept of those ``packs``, from the disk if they are to be overwritten."""

@@ -59,7 +59,7 @@ class Holdings:
         if self.incomplete:
             published.note(taken=taken)
         cache.fetch = self._fetch
-        cache.made_ms = self._made_ms
+        cache.made_ns = self._made_ns
 
     def own(self, number: int) -> None:
         """Note that all that is in a pack lies in the packs of this machine, too."""
@@ -189,9 +189,9 @@ class Holdings:
             raise Away(f"{pack_name(pack)} is not here: {error}") from error
         raise PackRemoved(f"{pack_name(pack)} is gone")
 
-    def _made_ms(self, pack: int) -> int:
+    def _made_ns(self, pack: int) -> int:
         noted = self._index.remote_note(pack)
-        return _read(noted).made_ms if noted is not None else 0
+        return _read(noted).made_ms * 1_000_000 if noted is not None else 0
 
     def _replace(self, packs: Packs, pack: int) -> None:
         """File what is left of a pack whose object is gone where it lies now. Raises DamageError if it is lost."""

@@ -398,19 +398,23 @@ def test_messages_of_a_tree_lead_past_what_is_deleted_and_to_what_is_new(tmp_pat
     assert more["messages"][-1] == added
 
 
-@pytest.mark.parametrize("exported", [chat(), [chat(), chat() | {"title": "Two"}], [{"id": "c1", "chat": chat()}]])
-def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: object) -> None:
-    path = tmp_path / "chat-export-1.json"
-    path.write_text(json.dumps(exported, indent=2, ensure_ascii=False))
-    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+def _better(path: Path, directory: Path) -> str:
+    """Return an export of Open WebUI in which the second answer has become better."""
+    rendered = Rendered(format_named("open-webui"), path, _folder(directory, 0))
     lens = rendered.format.lenses[0]
     at = next(at for at, record in enumerate(rendered.records) if b"Says a2" in record and b'"begins"' not in record)
     block = lens.view(rendered.records[at], Nothing()).blocks[0]
     changed = list(rendered.records)
     changed[at] = lens.edit(changed[at], EventEdit((BlockEdit(block.path, "Better."),)), Nothing())
-    out = restored(rendered, changed, tmp_path / "out.json").read_text()
+    return restored(rendered, changed, directory / "out.json").read_text()
+
+
+@pytest.mark.parametrize("exported", [chat(), [chat(), chat() | {"title": "Two"}], [{"id": "c1", "chat": chat()}]])
+def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: object) -> None:
+    path = tmp_path / "chat-export-1.json"
+    path.write_text(json.dumps(exported, indent=2, ensure_ascii=False))
     # in the tree, and in the copy of it
-    assert out == path.read_text().replace("Says a2", "Better.", 2)
+    assert _better(path, tmp_path) == path.read_text().replace("Says a2", "Better.", 2)
     with Store.open(tmp_path / "store") as store:
         assert Importer(store).run([path]).errors == []
         assert native(store, path) == path.read_bytes()
@@ -419,14 +423,7 @@ def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: objec
 def test_an_export_with_half_a_character_is_read_and_edited(tmp_path: Path) -> None:
     path = tmp_path / "chat-export-1.json"
     path.write_text(json.dumps(chat(), indent=2).replace("Says u3", r"Half \ud83d of it, \ud83d\ude00 and C:\\ud83d"))
-    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
-    lens = rendered.format.lenses[0]
-    at = next(at for at, record in enumerate(rendered.records) if b"Says a2" in record and b'"begins"' not in record)
-    block = lens.view(rendered.records[at], Nothing()).blocks[0]
-    changed = list(rendered.records)
-    changed[at] = lens.edit(changed[at], EventEdit((BlockEdit(block.path, "Better."),)), Nothing())
-    out = restored(rendered, changed, tmp_path / "out.json").read_text()
-    assert out == path.read_text().replace("Says a2", "Better.", 2)
+    assert _better(path, tmp_path) == path.read_text().replace("Says a2", "Better.", 2)
 
 
 def test_a_document_with_half_a_character_stops_no_import(tmp_path: Path) -> None:
