@@ -24,6 +24,8 @@ _FILE_BYTES = 256 << 10
 _GAP = 8
 """The most records without a file, or large ones, between two events for the second to follow the first."""
 _FIRST_TRANSCRIPTS = 8
+_WINDOW_OF_TRANSCRIPTS_BYTES = 4 << 20
+"""Their texts are read in blocks, which those of a project share: the larger the window, the fewer are read again."""
 _MOST_TRANSCRIPTS = 64
 _MOST_RECORDS = 4096
 _MOST_RUNS = 64
@@ -51,6 +53,8 @@ class Prefetch:
         """By view: where the next window should begin, and how long the last one was."""
         self._windows_of_transcripts: dict[str, tuple[int, int]] = {}
         """The same by project, for transcripts; a window begins with a conversation."""
+        self._ended = 0
+        """How long the last window of transcripts was, if it ended its project."""
 
     def opening(self, ino: int) -> None:
         """Push ``ino``, which is about to be opened, and what follows it, if that is worth it."""
@@ -165,24 +169,28 @@ class Prefetch:
         if not context:
             return
         first = tree.store.catalogue.entry(context)
-        begin, length = self._windows_of_transcripts.get(first.project, (0, 0))
-        length = min(length * 2, _MOST_TRANSCRIPTS) if begin == context else _FIRST_TRANSCRIPTS
+        # who has read a project to its end goes on with the next
+        begin, length = self._windows_of_transcripts.get(first.project, (context, self._ended))
+        length = min(max(length * 2, _FIRST_TRANSCRIPTS), _MOST_TRANSCRIPTS) if begin == context else _FIRST_TRANSCRIPTS
         after = tree.store.catalogue.page(first.project, after=first.name, limit=length, among=Among.LISTED)
         entries = [first, *after]
         measures = tree.store.views.measures([entry.id for entry in entries])
         window, size = entries[:length], 0
         for at, entry in enumerate(window):
-            if size >= _WINDOW_BYTES:
+            if size >= _WINDOW_OF_TRANSCRIPTS_BYTES:
                 del window[at:]
                 break
             measure = measures.get(entry.id)
             size += measure.transcript_size if measure is not None and measure.transcript_size <= _FILE_BYTES else 0
+        self._ended = 0
         if len(window) < len(entries):
             self._windows_of_transcripts[first.project] = (entries[len(window)].id, len(window))
+        else:
+            self._ended = length
         shown = [(entry, runs) for entry in window if (runs := self._runs(entry, measures.get(entry.id), again=again))]
         for (entry, _runs), sections in zip(shown, tree.store.texts.sections([runs for _, runs in shown]), strict=True):
-            ino, is_whole = self._transcript(entry), len(sections) == measures[entry.id].transcript_size
-            if is_whole and self._is_taken(ino, transcript.head(entry) + sections):
+            ino, is_whole = self._transcript(entry), sum(map(len, sections)) == measures[entry.id].transcript_size
+            if is_whole and self._is_taken(ino, b"".join((transcript.head(entry), *sections))):
                 self.watch(ino, entry.records)
 
     def _transcript(self, entry: ContextEntry) -> int:

@@ -28,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from time import monotonic
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store import paths
 from store.content import zstd
@@ -98,7 +98,7 @@ class _Block(Struct, frozen=True):
     ``contents`` has where in its file the content of each begins, 0 where it is not there.
     """
 
-    data: bytes
+    data: bytes | memoryview
     contents: tuple[int, ...]
     files: list[int]
     sections: list[int]
@@ -169,7 +169,7 @@ class Blocks:
         return [block]
 
 
-def _read(data: bytes) -> _Block:
+def _read(data: bytes | memoryview) -> _Block:
     [count] = _count.unpack_from(data)
     sizes = struct.unpack_from(f"<{3 * count}I", data, _count.size)
     files = [*accumulate(sizes[1::3], initial=_count.size + _place.size * count)]
@@ -225,12 +225,12 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
-    def sections(self, branches: Sequence[Iterable[Run]]) -> list[bytes]:
-        """Return the sections of each branch, in a row, as far as they are kept: its size tells if some are not.
+    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[memoryview]]:
+        """Return the sections of each branch, in pieces, as far as they are kept: their size tells if some are not.
 
-        The sizes of single ones are not compared. What is compressed is read at once, on all cores.
+        The sizes of single ones are not compared. What is compressed is read at once, on all cores, and not copied.
         """
-        found: list[list[bytes]] = [[] for _runs in branches]
+        found: list[list[memoryview]] = [[] for _runs in branches]
         if self._db is not None or self._is_there():
             try:
                 spans = [
@@ -242,10 +242,10 @@ class Texts(PerConversation):
                 blocks = self._blocks({number for _at, number, _begin, _end in spans})
                 for at, number, begin, end in spans:
                     if (block := blocks.get(number)) is not None and end <= block.count:
-                        found[at].append(block.data[block.sections[begin] : block.sections[end]])
+                        found[at].append(memoryview(block.data)[block.sections[begin] : block.sections[end]])
             except ConvfsError as error:
                 _LOG.info(_DRAWN, error)
-        return [b"".join(pieces) for pieces in found]
+        return found
 
     def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
         missing: list[EventRow] = []
@@ -325,7 +325,7 @@ class Texts(PerConversation):
         block, at = found
         begins, size = (block.sections, row.section_size) if section else (block.files, row.file_size)
         start, end = begins[at], begins[at + 1]
-        return block.data[start:end] if end - start == size else None
+        return bytes(block.data[start:end]) if end - start == size else None
 
     def _of(self, row: EventRow) -> tuple[_Block, int] | None:
         """Return the block with the texts of an event, and its place there, None if there is none."""
@@ -375,15 +375,17 @@ class Texts(PerConversation):
         if not missing:
             return found
         marks, wanted = among(missing)
-        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({marks})", wanted)
+        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({marks}) ORDER BY id", wanted)
         self.db.check_all("blocks", rows)
         for row, data in zip(rows, zstd.decompress_all([row[1] for row in rows], _LARGEST_BLOCK), strict=True):
-            found[row[0]] = block = _read(data)
-            if not is_sparing():
-                self._remember(row[0], block)
+            found[row[0]] = _read(data)
+        if rows and not is_sparing():
+            # who reads on begins in the last one
+            self._remember(rows[-1][0], found[rows[-1][0]])
         return found
 
     def _remember(self, number: int, block: _Block) -> None:
+        block = structs.replace(block, data=bytes(block.data))
         with self._lock:
             if number not in self._recent:
                 self._held += len(block.data)

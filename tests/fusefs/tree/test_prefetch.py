@@ -196,8 +196,8 @@ class Talks(Setting):
     def ino(self, number: int) -> int:
         return inodes.base(Space.PLACE, number) + Place.TRANSCRIPT
 
-    def list(self) -> None:
-        directory = self.router.node(self.tree.ino(("transcripts", "project")))
+    def list(self, project: str = "project") -> None:
+        directory = self.router.node(self.tree.ino(("transcripts", project)))
         assert isinstance(directory, Directory)
         for entry in self.router.entries(directory, 0):
             self.lookups.add(entry.attributes.ino)
@@ -243,6 +243,25 @@ def test_transcripts_are_pushed_in_the_order_of_their_directory(talks: Talks, pu
     talks.open_all(range(11, TALKS + 1))
     # the first is too large: its events alone are more than one file may be
     assert list(pushed.pushed) == [*range(2, TALKS + 1)]
+
+
+def test_who_has_read_a_project_goes_on_with_the_next(talks: Talks, pushed: Pushed, store: Store) -> None:
+    first = {}
+    for project in ("second", "third"):
+        first[project] = add(store, [user("more", 0)], project=project, name="talk-000")
+        for number in range(1, 20):
+            add(store, [user("more", number)], project=project, name=f"talk-{number:03}")
+    while store.texts.step():
+        pass
+    talks.list()
+    talks.list("second")
+    talks.list("third")
+    talks.open_all([2, first["second"]])
+    assert len(pushed.pushed) == 16, "who has begun with one begins with the other"
+    talks.open_all(range(3, TALKS + 1))
+    pushed.pushed.clear()
+    talks.open(first["third"])
+    assert len(pushed.pushed) == 20
 
 
 def test_a_transcript_is_pushed_only_while_nothing_about_it_differs(talks: Talks, pushed: Pushed, store: Store) -> None:
