@@ -18,18 +18,17 @@ from typing import BinaryIO
 from store.disk import durable
 from store.errors import DamageError, NotFound, UsageError
 from store.formats.core.budget import LARGEST_WHOLE, MOST_DIRECTORY, Budget
-from store.formats.core.look import open_regular
 
 SEPARATOR = b"\x1e\n"
 """The separator between the texts of two members: JSON has it in no string, and not between values."""
 
-_LOCAL_HEADER = 30
 _DIRECTORY_END = struct.Struct("<12xI6x")
 _DIRECTORY_END_64 = struct.Struct("<40xQ8x20x")
 """The Zip64 end of directory, with the record that points to it."""
 _SAID_BEFORE = 0xFFFFFFFF
 _LONGEST_COMMENT = 0xFFFF
 _MAGIC = b"PK\x03\x04"
+_READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _FAULTS = (OSError, zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, EOFError, KeyError, struct.error)
 _COPIED_AT_ONCE = 1 << 20
 
@@ -41,57 +40,28 @@ class Archive:
         self._path = path
         try:
             with path.open("rb") as file:
-                self._size = file.seek(0, os.SEEK_END)
-                if _directory_size(file, self._size) > MOST_DIRECTORY:
+                if _directory_size(file, file.seek(0, os.SEEK_END)) > MOST_DIRECTORY:
                     raise DamageError(f"the archive {path} has too many members; unpack it and import its files")
-                with zipfile.ZipFile(file) as archive:
-                    listed = archive.infolist()
+            # it stays open: the list of members is read once, however many are asked for
+            self._file = zipfile.ZipFile(path)
         except _FAULTS as error:
             raise _damaged(path, error) from error
-        self.members = {info.filename: info for info in listed if not info.is_dir()}
+        self.members = {info.filename: info for info in self._file.infolist() if not info.is_dir()}
 
     def read(self, name: str, limit: int = LARGEST_WHOLE) -> bytes:
         """Return a member's content, or its first ``limit`` bytes. Raises NotFound and DamageError."""
         info = self.members.get(name)
         if info is None:
             raise NotFound(f"there is no {name} in {self._path}")
+        if info.compress_type not in _READ or info.flag_bits & 1:
+            raise DamageError(f"{name} in {self._path} is encrypted, or compressed in a way that is not read")
+        # no more is read than the archive says that there is
+        Budget(name, info.compress_size).spend(min(info.file_size, limit))
         try:
-            with open_regular(self._path) as file:
-                file.seek(info.header_offset)
-                header = file.read(_LOCAL_HEADER)
-                if not header.startswith(_MAGIC) or len(header) < _LOCAL_HEADER:
-                    raise DamageError(f"{name} is not where the directory of {self._path} says")
-                skipped = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-                file.seek(info.header_offset + _LOCAL_HEADER + skipped)
-                if info.compress_type == zipfile.ZIP_STORED:
-                    content = file.read(min(info.file_size, limit))
-                elif info.compress_type == zipfile.ZIP_DEFLATED and not info.flag_bits & 1:
-                    content = _inflated(file, info, limit)
-                else:
-                    raise DamageError(f"{name} in {self._path} is encrypted, or compressed in a way that is not read")
-        except (OSError, zlib.error, ValueError) as error:
+            with self._file.open(info) as member:
+                return member.read(limit)
+        except _FAULTS as error:
             raise _damaged(self._path, error) from error
-        if len(content) == info.file_size and zlib.crc32(content) != info.CRC:
-            raise DamageError(f"{name} in {self._path} is not what its checksum says")
-        return content
-
-
-def _inflated(file: BinaryIO, info: zipfile.ZipInfo, limit: int) -> bytes:
-    budget = Budget(info.filename, info.compress_size)
-    inflating, left, size = zlib.decompressobj(-15), info.compress_size, 0
-    pieces: list[bytes] = []
-    while size < limit and not inflating.eof:
-        packed = inflating.unconsumed_tail
-        if not packed:
-            packed = file.read(min(_COPIED_AT_ONCE, left))
-            left -= len(packed)
-        piece = inflating.decompress(packed, min(_COPIED_AT_ONCE, limit - size))
-        if not piece and not packed:
-            break
-        budget.spend(len(piece))
-        size += len(piece)
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _directory_size(file: BinaryIO, size: int) -> int:

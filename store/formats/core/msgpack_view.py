@@ -31,8 +31,6 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from store.errors import UsageError
-from store.events.event import ValuePath
-from store.formats.core.json_spans import spelled_path
 from store.formats.core.json_view import Decoded
 
 
@@ -202,27 +200,6 @@ def _decode_tolerantly(payload: bytes, schema: Schema) -> Decoded | None:
     except (UsageError, IndexError, struct.error):
         return None
     return Decoded(value, reader.lossy) if end == len(payload) else None
-
-
-def locate(payload: bytes, path: ValuePath, schema: Schema | None = None) -> tuple[int, int]:
-    """Return the span of the value at ``path``, of keys as they are shown. Raises UsageError where none is."""
-    start, end = 0, value_end(payload, 0)
-    fields = schema or {}
-    for depth, step in enumerate(path):
-        found: tuple[int, int] | None = None
-        family = token(payload, start).family
-        if family is Family.MAP and isinstance(step, str):
-            named = members_shown(payload, start, fields)
-            if named is not None and step in named:
-                found = named[step].value, named[step].end
-                fields = below(fields, step)
-        elif family is Family.LIST and isinstance(step, int):
-            found = next((span for at, span in enumerate(elements(payload, start)) if at == step), None)
-        if found is None:
-            where = spelled_path(path[: depth + 1])
-            raise UsageError(f"the record holds nothing at {where}: it cannot be changed there")
-        start, end = found
-    return start, end
 
 
 def members_shown(payload: bytes, at: int, schema: Schema) -> dict[str, Member] | None:

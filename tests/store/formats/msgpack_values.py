@@ -9,6 +9,9 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from msgpack import ExtType, packb
 
+from store.events.event import ValuePath
+from store.formats.core.msgpack_view import Family, Schema, below, elements, members_shown, token, value_end
+
 T = TypeVar("T")
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -78,3 +81,17 @@ def seen(value: object) -> object:
                 return {"$map": [[key, seen(item)] for key, item in value.items()]}
             return spelled
     return value
+
+
+def locate(payload: bytes, path: ValuePath, schema: Schema | None = None) -> tuple[int, int]:
+    """Return the span of the value at a path of keys as they are shown; LookupError where none is."""
+    start, end, fields = 0, value_end(payload, 0), schema or {}
+    for step in path:
+        if isinstance(step, int) and token(payload, start).family is Family.LIST:
+            start, end = list(elements(payload, start))[step]
+        elif isinstance(step, str) and token(payload, start).family is Family.MAP:
+            found = (members_shown(payload, start, fields) or {})[step]
+            start, end, fields = found.value, found.end, below(fields, step)
+        else:
+            raise LookupError(step)
+    return start, end

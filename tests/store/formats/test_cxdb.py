@@ -8,7 +8,7 @@ from msgpack import packb, unpackb
 from store.disk.turn_format import Encoding
 from store.errors import UsageError
 from store.events.event import Event, EventEdit, FieldEdit, Kind
-from store.formats.core.msgpack_view import decode, locate
+from store.formats.core.msgpack_view import decode
 from store.formats.cxdb import CONVERSATION_ITEM
 from store.formats.registry import lens_for
 from tests.store.formats.conversation_items import (
@@ -27,7 +27,7 @@ from tests.store.formats.conversation_items import (
 )
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import edit_of
-from tests.store.formats.msgpack_values import DOCUMENTS, TEXTS, packed
+from tests.store.formats.msgpack_values import DOCUMENTS, TEXTS, locate, packed
 
 LENS = lens_for(TYPE, Encoding.MSGPACK)
 Pack = Callable[[object], bytes]

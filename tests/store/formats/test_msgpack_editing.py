@@ -13,11 +13,10 @@ from store.errors import UsageError
 from store.events.event import Event, EventEdit, FieldEdit, Kind, ValuePath
 from store.formats.core import documents
 from store.formats.core.documents import Number
-from store.formats.core.msgpack_view import locate
 from store.formats.registry import lens_for
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import edit_of
-from tests.store.formats.msgpack_values import DOCUMENTS, KEYS, PLAIN, TEXTS, WRITERS, nested, packed, wide
+from tests.store.formats.msgpack_values import DOCUMENTS, KEYS, PLAIN, TEXTS, WRITERS, locate, nested, packed, wide
 
 LENS = lens_for("somebody.else.v7", Encoding.MSGPACK)
 

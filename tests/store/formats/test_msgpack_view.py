@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from msgpack import Timestamp, packb
 
 from store.errors import UsageError
-from store.formats.core.msgpack_view import Field, decode, elements, locate, members, value_end
-from tests.store.formats.msgpack_values import DOCUMENTS, WRITERS, packed, seen, wide
+from store.formats.core.msgpack_view import Field, decode, elements, members, value_end
+from tests.store.formats.msgpack_values import DOCUMENTS, WRITERS, locate, packed, seen, wide
 
 
 def same(left: object, right: object) -> bool:
@@ -123,7 +123,7 @@ def test_fields_are_named() -> None:
         start, end = locate(payload, ("calls", 0, "inner", "deep"), schema)
         assert payload[start:end] == b"\xc3"
     for path in (("calls", 2), ("calls", "name"), ("calls", 0, "2"), ("kind", "x"), ("10",)):
-        with pytest.raises(UsageError, match="holds nothing at"):
+        with pytest.raises(LookupError):
             locate(packed(value), path, schema)
 
 
