@@ -5,8 +5,13 @@ Here every token is in one of ``input``, ``cache_read``, ``cache_write`` and ``o
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from operator import add
+from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+S = TypeVar("S", bound=Struct)
 
 PROMPT_LENGTHS = (100_000, 200_000, 272_000)
 """Lengths of prompts, in tokens, above which some models cost more."""
@@ -43,6 +48,11 @@ class Tokens(Struct, frozen=True, gc=False):
         return bisect_left(PROMPT_LENGTHS, self.prompt)
 
 
+def combined(one: S, other: S, how: Callable[[int, int], int] = add) -> S:
+    """Return two values of one type as one: field by field their sums, or what ``how`` makes of two."""
+    return type(one)(*map(how, structs.astuple(one), structs.astuple(other)))
+
+
 class Usage(Struct, frozen=True, gc=False):
     """The usage of one answer.
 
@@ -56,6 +66,27 @@ class Usage(Struct, frozen=True, gc=False):
     tokens: Tokens
     cost: float | None = None
     time_ms: int = 0
+
+
+USAGE = "usage"
+"""The metadata of a conversation whose tool tells what all its answers took."""
+
+
+def as_metadata(usage: Usage) -> dict[str, object]:
+    """Return the metadata that tells of usage: the model, its tokens, and the cost in US dollars, as far as known."""
+    told = {"model": usage.model, **structs.asdict(usage.tokens)}
+    return {name: value for name, value in told.items() if value} | ({} if usage.cost is None else {"cost": usage.cost})
+
+
+def summed_up(metadata: Mapping[str, object]) -> Usage | None:
+    """Return the usage that the metadata of a conversation tells of, None if it tells of none."""
+    told = metadata.get(USAGE)
+    if not isinstance(told, dict):
+        return None
+    tokens = {name: value for name in Tokens.__struct_fields__ if isinstance(value := told.get(name), int)}
+    model, cost = told.get("model"), told.get("cost")
+    spent = cost if isinstance(cost, (int, float)) else None
+    return Usage("", model if isinstance(model, str) else "", Tokens(**tokens), spent)
 
 
 class Running(Struct, frozen=True):

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from store.conversations.names import MOST_NAMES, free_name, project_name, slug, stem
 from store.events.conversation import CALLED, CAME_FROM, NAMING, called_before
+from store.events.usage import USAGE, as_metadata
 from store.formats.core.format import About, Source, Titled
 from store.importing.projects import Repositories, project_for
 from store.importing.snapshot import path_text
@@ -38,6 +39,8 @@ _ENOUGH: dict[str, int] = {"day": 1, "project": 2, "title": Titled.BY_REQUEST}
 def told_by(about: About) -> dict[str, object]:
     """Return a session's description of itself, as far as it may change while the session goes on."""
     told: dict[str, object] = {key: clean(value) for key, value in about.extra.items()}
+    if about.usage is not None:
+        told[USAGE] = as_metadata(about.usage)
     if about.title:
         told["title"] = clean(about.title)
     if about.started_ms:

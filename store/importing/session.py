@@ -170,7 +170,7 @@ class SessionImport(_Import):
         changes = changes_of(self._files(whole), known.metadata if known else {})
         waits = known is not None and records.begun < FIRST_RECORDS and may_be_renamed(known)
         anew = known is None or not known.title or not self._goes_on
-        if waits or anew or records.samples.tell or "sidecars" in changes:
+        if waits or anew or records.samples.tell or self._format.sums_up or "sidecars" in changes:
             changes |= self._describe(whole)
         if known and known.source != path_text(self._path):
             changes["source"] = path_text(self._path)

@@ -40,11 +40,11 @@ from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, NotFound
 from store.events.conversation import Conversation
 from store.events.event import Kind
-from store.events.usage import NOTHING_RUNNING, Running, Usage
+from store.events.usage import NOTHING_RUNNING, Running, Usage, combined, summed_up
 from store.ids import hash_bytes, hash_key, turn_of
 from store.index.database import Row
 from store.index.frames import day_of
-from store.insight.ledger import AccountName, Answer, Counted, Followed, Holding, Tally, Uses, combined
+from store.insight.ledger import AccountName, Answer, Counted, Followed, Holding, Tally, Uses
 from store.search.reader import ShownTurn, TurnReader
 from store.upkeep.recovery import Files
 from store.upkeep.roots import named_in
@@ -357,8 +357,10 @@ class TurnCounter:
     def _hold(self, window: Window, contexts: Iterable[int]) -> None:
         held: list[Holding] = []
         unread: list[int] = []
+        sums: list[Answer] = []
         for context in contexts:
             try:
+                sums += self._sum(context)
                 holding, sure = self._held(self._ledger.holding(context), window.firsts.get(context, 0))
             except NotFound:
                 # it is gone
@@ -370,7 +372,19 @@ class TurnCounter:
             held.append(holding)
             if not sure:
                 unread.append(context)
-        self._ledger.hold(held, unread)
+        self._ledger.hold(held, unread, sums)
+
+    def _sum(self, context: int) -> Iterator[Answer]:
+        """Yield all answers of a conversation as one, where its metadata has their sum, once for all copies."""
+        entry = self._library.catalogue.entry(context)
+        if (usage := summed_up(entry.metadata)) is None:
+            return
+        session = str(entry.metadata.get("format")), str(entry.metadata.get("session"))
+        if any(other.id < context for other in self._library.catalogue.by_origin("session", *session, most=-1)):
+            return
+        name = AccountName(context, day_of(entry.created_ms), usage.model, 0, told=False)
+        cost = None if usage.cost is None else round(usage.cost * _NANO)
+        yield Answer(hash_key(hash_bytes(":".join(("all", *session)).encode())), name, usage.tokens, cost)
 
     def _held(self, before: Holding, first: int) -> tuple[Holding, bool]:
         """Return the holding of a conversation, ``first`` as of :class:`Window`, and if all of it could be read."""

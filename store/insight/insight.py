@@ -16,7 +16,7 @@ from store.settings import Settings
 from store.upkeep.derived import Derived
 from store.upkeep.recovery import Files
 
-_VERSION = 1
+_VERSION = 2
 """Raised whenever the counting changes; then everything is counted again."""
 
 

@@ -6,15 +6,15 @@ of records: :meth:`Ledger.add` takes the counts of some turns, and the number of
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import add, sub
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
 
 from store import typed
-from store.events.usage import Running, Tokens
+from store.events.usage import Running, Tokens, combined
 from store.index.database import Database, Row, Schema, among, sum_of
 
 _TOKENS = """
@@ -66,17 +66,11 @@ CREATE TABLE unread_packs (number INTEGER PRIMARY KEY);
 
 INSIGHT = Schema(3, TABLES)
 
-S = TypeVar("S", bound=Struct)
 OF_TURNS = ("answers", "accounts", "tool_uses", "running", "holdings", "unread")
 """The tables of counts of turns."""
 
 _AT_ONCE = 500
 _ACCOUNT = "context = ? AND day = ? AND model = ? AND length = ? AND told = ?"
-
-
-def combined(one: S, other: S, how: Callable[[int, int], int] = add) -> S:
-    """Return two values of one type as one: field by field their sums, or what ``how`` makes of two."""
-    return type(one)(*map(how, structs.astuple(one), structs.astuple(other)))
 
 
 def put(sql: sqlite3.Connection, table: str, rows: Iterable[Row]) -> None:
@@ -249,9 +243,15 @@ class Tally:
             self._db.set_state("heads", heads)
             self._db.set_state("heads_turn", turn)
 
-    def hold(self, holdings: Iterable[Holding], unread: Iterable[int]) -> None:
-        """File the holdings of conversations; those that are ``unread`` could not be read in full."""
+    def hold(self, holdings: Iterable[Holding], unread: Iterable[int], sums: Iterable[Answer] = ()) -> None:
+        """File the holdings of conversations; those that are ``unread`` could not be read in full.
+
+        ``sums`` are of all answers of a conversation: what no record of it tells of counts as one more.
+        """
         with self._db.writing() as sql:
+            accounting = _Accounting(self, sql)
+            for one in sums:
+                accounting.complete(one)
             put(sql, "holdings", map(structs.astuple, holdings))
             sql.executemany("INSERT OR IGNORE INTO unread VALUES (0, ?)", [(context,) for context in unread])
 
@@ -292,6 +292,28 @@ class _Accounting:
             self._change(number, tokens, cost, 1)
             self._answers[answer.key] = (number, tokens, cost)
         self._write({answer.key for answer in answers})
+
+    def complete(self, whole: Answer) -> None:
+        """Make ``whole``, with the other answers of its conversation, the sum that it tells."""
+        self._read([whole.key])
+        if (known := self._answers.pop(whole.key, None)) is not None:
+            number, tokens, paid = known
+            self._numbered(number)
+            self._change(number, tokens, paid, -1)
+            self._sql.execute("DELETE FROM answers WHERE key = ?", (whole.key,))
+            self._write(())
+        rows = self._sql.execute("SELECT * FROM accounts WHERE context = ?", (whole.name.context,)).fetchall()
+        others = [self._ledger._account(row)[1] for row in rows]
+        tokens, cost = whole.tokens, whole.nanodollars
+        for other in others:
+            tokens = combined(tokens, other.tokens, lambda all_of, some: max(0, all_of - some))
+            # what others may have cost is not known where they do not say it
+            cost = max(0, cost - other.nanodollars) if cost is not None and other.name.told else None
+        if sum(other.tokens.total for other in others) >= whole.tokens.total:
+            # they may tell reading and writing of caches as one
+            tokens = Tokens()
+        if tokens.total or cost:
+            self.add([whole._replace(tokens=tokens, nanodollars=cost)])
 
     def _read(self, keys: Iterable[int]) -> None:
         wanted = list(keys)

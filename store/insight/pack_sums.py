@@ -13,8 +13,9 @@ from store.disk.blob_format import Compression, Record, record_size
 from store.disk.file_header import HEADER_SIZE
 from store.disk.pack import PackSet
 from store.errors import ConvfsError
+from store.events.usage import combined
 from store.index.database import Database, Row
-from store.insight.ledger import combined, put
+from store.insight.ledger import put
 
 _BYTES_AT_ONCE = 4 << 20
 _AGAIN_SECONDS = 3600.0

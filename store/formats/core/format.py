@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from store.errors import UsageError
+from store.events.usage import Usage
 from store.formats.core import homes
 from store.formats.core.editing import Lens
 from store.formats.core.look import Look
@@ -64,6 +65,7 @@ class About(Struct, frozen=True):
 
     ``forked_from`` is the tool's id of the session that this one copies the beginning of. ``titled`` says where
     ``title`` is from, ``placed`` whether the session itself names the ``project``: else that is a guess.
+    ``usage`` is what all its answers took, where it tells that.
     """
 
     title: str = ""
@@ -74,6 +76,7 @@ class About(Struct, frozen=True):
     forked_from: str = ""
     titled: Titled = Titled.BY_REQUEST
     placed: bool = True
+    usage: Usage | None = None
 
 
 class Part(Struct, frozen=True):
@@ -165,6 +168,9 @@ class Format(Protocol):
 
     titling: re.Pattern[bytes] | None = None
     """Is found in every record that gives its session a title; None where no record does."""
+
+    sums_up: bool = False
+    """True if a session tells what its answers took in all, which grows with it."""
 
     native: Sequence[str] = ()
     """The directory in which the tool begins sessions, existing or not: the first whose variables are set.

@@ -41,12 +41,14 @@ class DeclaredDeltas(DeclaredFormat):
     def _is_deltas(self, look: Look) -> bool:
         return any(fits(first) for first in look.objects(_FIRST_LINE) for fits in self._begins)
 
-    def document(self, source: Source) -> object:
+    def document(self, source: Source, *, whole: bool = False) -> object:
         try:
             replayed, self._replayed = self._replayed, None
             if replayed is not None and replayed[0] is source:
                 return replayed[1]
-            return _replayed(source.main) if self._is_deltas(Look(source.main)) else super().document(source)
+            if self._is_deltas(Look(source.main)):
+                return _replayed(source.main)
+            return super().document(source, whole=whole)
         except (OSError, UsageError):
             return None
 

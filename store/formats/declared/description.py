@@ -5,7 +5,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec import Struct
 from store import typed
 from store.errors import UsageError
 from store.events.event import Kind, ValuePath
-from store.formats.core.json_view import place, value_at
+from store.formats.core.json_view import as_list, as_object, is_object, place, value_at
 
 Condition = dict[str, str | int | bool | list[str]]
 
@@ -62,17 +62,22 @@ class Image(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spent(Struct, frozen=True, forbid_unknown_fields=True):
-    """The tokens of an answer: an object at ``at`` in the spelling of a vendor, or counts by their places."""
+    """The tokens of an answer: an object at ``at`` in the spelling of a vendor, or counts by their places.
 
-    at: str = ""
+    Of several places, the first that says something counts, and what several values at one say adds up.
+    ``within``: the input has what was read from a cache and written to it, too.
+    """
+
+    at: str | list[str] = ""
     id: str = ""
     model: str | list[str] = ""
-    input: str = ""
-    output: str = ""
-    cache_read: str = ""
-    cache_write: str = ""
-    reasoning: str = ""
-    cost: str = ""
+    input: str | list[str] = ""
+    output: str | list[str] = ""
+    cache_read: str | list[str] = ""
+    cache_write: str | list[str] = ""
+    reasoning: str | list[str] = ""
+    cost: str | list[str] = ""
+    within: bool = False
 
 
 class View(Struct, frozen=True, forbid_unknown_fields=True):
@@ -133,7 +138,8 @@ class Session(Struct, frozen=True, forbid_unknown_fields=True):
     """The places where a session tells its title, directory and the like.
 
     A place may begin with the name of a file beside it, ``summary.json#title``, or with ``#`` alone: then it is one of
-    the whole document, as far as it stands near its beginning.
+    the whole document, as far as it stands near its beginning. ``usage`` is what all answers took, of which those
+    that tell it themselves are a part.
     """
 
     id: str | list[str] = []
@@ -143,6 +149,7 @@ class Session(Struct, frozen=True, forbid_unknown_fields=True):
     started: str | list[str] = []
     forked_from: str | list[str] = []
     parent: str | list[str] = []
+    usage: Spent | None = None
     more: dict[str, str] = {}
 
 
@@ -324,9 +331,40 @@ def _check_write(found: Description, write: Write, origin: str) -> None:
         raise UsageError(f"{origin}: in paths of [write] stand {', '.join(NAMES)} in braces: {error}") from None
 
 
+def listed(spelled: str | list[str]) -> list[str]:
+    """Return what is spelled as one or several, and none where it is empty."""
+    return spelled if isinstance(spelled, list) else [spelled] if spelled else []
+
+
 def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:
     """Return one or several places."""
-    return tuple(map(place, [spelled] if isinstance(spelled, str) else spelled))
+    return tuple(map(place, listed(spelled)))
+
+
+def every(value: object, path: ValuePath) -> Iterator[object]:
+    """Yield the value at a path, or several.
+
+    A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the element of a
+    list whose ``id`` is this, ``=NAME`` to the key of the member that is.
+    """
+    if not path:
+        yield value
+        return
+    step, *further = path
+    spelled = str(step)
+    key, equals, wanted = spelled.partition("=")
+    found: Iterable[object] = ()
+    if spelled.endswith(("[]", "{}")):
+        held = value_at(value, place(spelled[:-2]))
+        found = held.values() if is_object(held) else as_list(held)
+    elif not equals:
+        found = (value_at(value, (step,)),)
+    elif key:
+        found = [one for one in as_list(value) if is_object(one) and one.get(key) == wanted][:1]
+    else:
+        found = [name for name, one in as_object(value).items() if one == wanted][:1]
+    for one in found:
+        yield from every(one, tuple(further))
 
 
 Read = Callable[[object], object]

@@ -10,26 +10,22 @@ from urllib.parse import unquote, urlsplit
 from store.events.event import Kind, ValuePath
 from store.formats.core.format import About, Format, Resuming, Source, Span, Titled, first_line, last_part, line_spans
 from store.formats.core.json_cuts import choice_of, cut_spans, steps_of
-from store.formats.core.json_view import as_list, as_text, decode, is_object, object_in, place, value_at
+from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
 from store.formats.core.times import time_of
-from store.formats.declared.description import Description, Fits
-from store.formats.declared.lens import DeclaredLens, titles_in
+from store.formats.declared.description import Description, Fits, every, listed
+from store.formats.declared.lens import DeclaredLens, titles_in, usage_of
 
 _LOOKED_AT = 20
-_LARGEST_BESIDE = 1 << 20
-"""The bytes of a file beside a session that are read for what it says of that."""
+_LARGEST_BESIDE = 4 << 20
+"""The bytes of a file beside a session, or of a document, that are read for what it says of that."""
 _ABOVE = "../"
 _YAML_LINE = re.compile(r"""([\w-]+):[ ]+(?![|>&*!\[{])(["']?)(.+?)\2""").fullmatch
 """A member with a text, at the top of a YAML document."""
 _MOST_BESIDE = 1000
 _NO_TITLES = frozenset(("", "untitled", "untitled session", "new session", "new chat", "new conversation"))
 """Titles by which tools call a session that they have not given one yet."""
-
-
-def _spelled(places: str | list[str]) -> list[str]:
-    return [places] if isinstance(places, str) else places
 
 
 class _Place:
@@ -56,11 +52,12 @@ class DeclaredFormat(Format):
         self.choose = choice_of(*said.items)
         self.kept, self.describing = said.homes, frozenset(said.describing)
         self.native = said.homes if said.native else ()
+        self.sums_up = said.session.usage is not None
         self.resuming = resuming_of(said)
         if said.container == "document":
             opening, closing = _around(said.items)
             self.joints = (opening, b",\n", closing)
-        titles = [one.key for one in map(_Place, _spelled(said.session.title)) if one.key]
+        titles = [one.key for one in map(_Place, listed(said.session.title)) if one.key]
         self.titling = re.compile(b"|".join(map(re.escape, titles))) if titles else None
 
     def claim(self, look: Look) -> Source | None:
@@ -111,35 +108,36 @@ class DeclaredFormat(Format):
         """Describe a session by the places that the description names, and by its path."""
         said, named = self.said.session, self._named(source.path)
         telling = _Telling(source, records, self.document, named)
-        title = telling.last(_spelled(said.title))
-        directory = _as_path(telling.first(_spelled(said.directory)))
+        title = telling.last(listed(said.title))
+        directory = _as_path(telling.first(listed(said.directory)))
         extra = {"cwd": directory} if directory else {}
         extra |= {name: value for name, where in said.more.items() if (value := telling.first([where]))}
         session = named["session"] if self.is_called_so(source.path) else source.path.stem
-        own, agent = telling.first(_spelled(said.id)) or session, named.get("agent", "")
-        parent = telling.first(_spelled(said.parent)) or named.get("parent") or (own if agent else "")
+        own, agent = telling.first(listed(said.id)) or session, named.get("agent", "")
+        parent = telling.first(listed(said.parent)) or named.get("parent") or (own if agent else "")
         if agent:
             # where a path has no other name of the parent, agents are named within their session
             own = agent if "parent" in named else f"{own}/{agent}"
         if parent:
             extra |= {"agent": agent or source.path.stem, "parent_session": parent}
-        project = telling.first(_spelled(said.project)) or last_part(directory)
-        started = telling.value(_spelled(said.started))
+        project = telling.first(listed(said.project)) or last_part(directory)
+        started = telling.value(listed(said.started))
         return About(
             title=first_line(title or self._request(records)),
             project=project or named.get("project") or "",
             started_ms=time_of(started) if started is not None else self._first_time(records),
             session_id=own,
             extra=extra,
-            forked_from=telling.first(_spelled(said.forked_from)),
+            forked_from=telling.first(listed(said.forked_from)),
             titled=Titled.BY_TOOL if title else Titled.BY_REQUEST,
             placed=bool(project),
+            usage=usage_of(said.usage, telling.summed) if said.usage is not None else None,
         )
 
-    def document(self, source: Source) -> object:
-        """Return the document that a session is in, as far as it stands near its beginning."""
+    def document(self, source: Source, *, whole: bool = False) -> object:
+        """Return the document that a session is in, ``whole`` or as far as it stands near its beginning."""
         try:
-            return Look(source.main).document
+            return _told_in(source.main) if whole else Look(source.main).document
         except OSError:
             return None
 
@@ -162,7 +160,7 @@ class _Telling:
         self,
         source: Source,
         records: Sequence[bytes],
-        document_of: Callable[[Source], object],
+        document_of: Callable[..., object],
         named: Mapping[str, str],
     ) -> None:
         self._source = source
@@ -193,13 +191,21 @@ class _Telling:
             self._files[file] = _told_in(path) if path is not None else None
         return self._files[file]
 
+    @cached_property
+    def _whole(self) -> object:
+        return self._document_of(self._source, whole=True)
+
+    def summed(self, where: str) -> Iterator[object]:
+        """Yield the values at a place, of the whole document where it is one of that."""
+        return _found(self._whole, place(where[1:]), self._named) if where[:1] == "#" else self._values([where])
+
     def _values(self, spelled: Sequence[str]) -> Iterator[object]:
         for where in map(_Place, spelled):
             if where.whole:
-                yield _found(self._document, where.path, self._named)
+                yield from _found(self._document, where.path, self._named)
                 continue
             if where.file:
-                yield _found(self._held_in(where.file), where.path, self._named)
+                yield from _found(self._held_in(where.file), where.path, self._named)
                 continue
             for at, record in enumerate(self._records):
                 if where.key in record and is_object(value := self._of(at)):
@@ -234,8 +240,10 @@ def _matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def _told_in(path: Path) -> object:
-    """Return the document in a JSON file, and of YAML the texts at its top."""
+    """Return the document in a JSON file, the list of those in one of lines, and of YAML the texts at its top."""
     head = read_head(path, _LARGEST_BESIDE) or b""
+    if path.suffix == ".jsonl":
+        return [line.value for line in map(decode, filter(None, head.split(b"\n"))) if line]
     if path.suffix in (".yaml", ".yml"):
         lines = filter(None, map(_YAML_LINE, map(str.rstrip, head.decode("utf-8", "replace").splitlines())))
         return {line[1]: line[3] for line in lines}
@@ -243,21 +251,9 @@ def _told_in(path: Path) -> object:
     return decoded.value if decoded else None
 
 
-def _found(value: object, path: ValuePath, named: Mapping[str, str]) -> object:
-    """Return the value at a path, on which a session's names may stand.
-
-    A step ``id=NAME`` leads to the element of a list whose ``id`` is this, ``=NAME`` to the key of the member that is.
-    """
-    for step in path:
-        said = _filled(step, named, str) if isinstance(step, str) else ""
-        key, equals, wanted = said.partition("=")
-        if not equals:
-            value = value_at(value, (said or step,))
-        elif key:
-            value = next((one for one in as_list(value) if is_object(one) and one.get(key) == wanted), None)
-        else:
-            value = next((name for name, one in value.items() if one == wanted), None) if is_object(value) else None
-    return value
+def _found(value: object, path: ValuePath, named: Mapping[str, str]) -> Iterator[object]:
+    """Yield the value at a path, on which a session's names may stand, or several."""
+    return every(value, tuple(_filled(step, named, str) if isinstance(step, str) else step for step in path))
 
 
 def _as_path(directory: str) -> str:

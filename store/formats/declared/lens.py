@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from store.events.event import Block, BlockType, Kind, ValuePath
-from store.events.usage import Tokens, Usage
+from store.events.usage import Tokens, Usage, combined
 from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
@@ -37,7 +37,7 @@ from store.formats.core.json_view import (
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
-from store.formats.core.token_counts import count, counted, dollars
+from store.formats.core.token_counts import counted, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
     KINDS,
@@ -50,6 +50,8 @@ from store.formats.declared.description import (
     Spent,
     Test,
     View,
+    every,
+    listed,
     places,
     reader,
 )
@@ -357,16 +359,25 @@ def _image(said: Image) -> Adder:
     return add
 
 
-def _tokens(spent: Spent, record: JsonObject) -> Tokens:
-    if spent.at:
-        return counted(as_object(value_at(record, place(spent.at))))
+def usage_of(spent: Spent, values: Callable[[str], Iterable[object]], answer: str = "") -> Usage | None:
+    """Return the usage that is told of, where several values stand at a place their sum; None: there is none."""
 
-    def of(spelled: str) -> int:
-        return count({"it": value_at(record, place(spelled))}, "it") if spelled else 0
+    def summed(spelled: str | list[str]) -> float | None:
+        for where in listed(spelled):
+            if numbers := [one for one in map(dollars, values(where)) if one is not None]:
+                return sum(numbers)
+        return None
 
-    return Tokens(
-        of(spent.input), of(spent.output), of(spent.cache_read), of(spent.cache_write), reasoning=of(spent.reasoning)
-    )
+    told = (spent.input, spent.output, spent.cache_read, spent.cache_write, spent.reasoning)
+    sent, output, read, written, reasoning = (int(summed(spelled) or 0) for spelled in told)
+    sent = max(0, sent - read - written) if spent.within else sent
+    tokens = Tokens(sent, output, read, written, reasoning=reasoning)
+    held = ([counted(one) for one in values(where) if is_object(one)] for where in listed(spent.at))
+    for one in next(filter(None, held), ()):
+        tokens = combined(tokens, one)
+    cost = summed(spent.cost)
+    models = (as_text(one) for where in listed(spent.model) for one in values(where))
+    return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
 
 
 def _last_key(spelled: str) -> bytes:
@@ -385,13 +396,15 @@ class DeclaredLens(JsonLens):
         if said.new:
             self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page
         self.key, self.follows = said.record.id, said.record.after
-        self.times = places(said.record.time) if said.record.time else ()
+        self.times = places(said.record.time)
         self._agent = place(said.record.agent)
         self._whole = said.record.whole
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
         spent = [view.spent for view in self._views.all if view.spent is not None]
-        self.telling = tuple({_last_key(one.at or one.output or one.input or one.cost) for one in spent})
+        self.telling = tuple(
+            {_last_key(where) for one in spent for where in listed(one.at or one.output or one.input or one.cost)}
+        )
 
     def held(self, record: JsonObject) -> JsonObject:
         """Return the part of a record, which stands at ``at``, that the views are of."""
@@ -429,11 +442,9 @@ class DeclaredLens(JsonLens):
         view = self._views.of(record)
         if view is None or (spent := view.spent) is None:
             return None
-        tokens = _tokens(spent, record)
-        answer = as_text(value_at(record, place(spent.id))) if spent.id else ""
-        models = (as_text(value_at(record, at)) for at in places(spent.model) if at)
-        cost = dollars(value_at(record, place(spent.cost))) if spent.cost else None
-        return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
+        answer = value_at(record, place(spent.id)) if spent.id else None
+        name = str(answer) if isinstance(answer, (str, int)) else ""
+        return usage_of(spent, lambda where: every(record, place(where)), name)
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         view = self._views.of(record)
