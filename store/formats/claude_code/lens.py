@@ -140,7 +140,7 @@ _VIEWS: dict[str, View] = {
     **dict.fromkeys(notes.BOOKKEEPING_TYPES, bookkeeping),
     "assistant": messages.assistant,
     "attachment": notes.attachment,
-    "pr-link": notes.pull_request,
+    **dict.fromkeys(notes.OF_ONE_TEXT, notes.one_text),
     "summary": notes.summary,
     "system": notes.system,
     "user": messages.user,

@@ -22,7 +22,9 @@ OF_THE_SESSION = frozenset((*_OF_TITLES, *_OF_MODES))
 """The types of lines that are no part of the tree, and that only this program writes."""
 
 _OF_RECORDING = ("content-replacement", "file-history-delta", "file-history-snapshot", "progress", "speculation-accept")
-BOOKKEEPING_TYPES = OF_THE_SESSION - {"pr-link"} | {*_OF_RECORDING, "agent-color", "task-summary", "worktree-state"}
+OF_ONE_TEXT = {"pr-link": "prUrl", "queue-operation": "content", "task-summary": "summary"}
+"""Where lines that tell nothing else have their text: what a user types while the model works may stand there alone."""
+BOOKKEEPING_TYPES = (OF_THE_SESSION | {*_OF_RECORDING, "agent-color", "worktree-state"}) - OF_ONE_TEXT.keys()
 """Line types that no reader asks for; titles among them are read when a session is described."""
 
 _EMPTY_OUTPUT = re.compile(r"(?:\s*<(local-command-\w+)>\s*</\1>)*\s*").fullmatch
@@ -50,12 +52,12 @@ def summary(line: JsonObject, before: Before) -> Shown:
     return Shown(Kind.SUMMARY, (Block("text", text, path=("summary",)),), header={"leaf": leaf} if leaf else {})
 
 
-def pull_request(line: JsonObject, before: Before) -> Shown:
-    """View a link to the pull request that the session opened."""
-    url = as_text(line.get("prUrl"))
-    if not url:
-        return BOOKKEEPING
-    return Shown(Kind.NOTE, (Block("text", url, path=("prUrl",)),), header={"record": "pr-link"})
+def one_text(line: JsonObject, before: Before) -> Shown:
+    """View a line that tells one text."""
+    what = as_text(line.get("type"))
+    key = OF_ONE_TEXT[what]
+    text = as_text(line.get(key))
+    return Shown(Kind.NOTE, (Block("text", text, path=(key,)),), header={"record": what}) if text else BOOKKEEPING
 
 
 def system(line: JsonObject, before: Before) -> Shown:

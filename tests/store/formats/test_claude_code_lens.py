@@ -167,6 +167,13 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     ),
     (attached("skill_listing", content="- a: b", skillCount=1), Kind.SYSTEM, [("", "- a: b")]),
     (line("hologram", beam="x\ny"), Kind.NOTE, [("record.beam", "x\ny")]),
+    (
+        {"type": "queue-operation", "operation": "enqueue", "content": "And the tests?"},
+        Kind.NOTE,
+        [("", "And the tests?")],
+    ),
+    ({"type": "queue-operation", "operation": "dequeue"}, Kind.RECORD, []),
+    ({"type": "task-summary", "summary": "Fixing the login"}, Kind.NOTE, [("", "Fixing the login")]),
     ({"type": 5, "x": 1}, Kind.NOTE, [("record", '{\n  "x": 1\n}')]),
 ]
 BOOKKEEPING = [
@@ -175,7 +182,6 @@ BOOKKEEPING = [
     "file-history-delta",
     "mode",
     "permission-mode",
-    "queue-operation",
     "last-prompt",
     "bridge-session",
     "ai-title",
