@@ -61,9 +61,9 @@ def _goes_on(data: memoryview, start: int) -> bool:
 _AMOUNT = r"([\d,.]+)([kM]?)"
 _told = re.compile(
     rf"Tokens: {_AMOUNT} sent(?:, {_AMOUNT} cache write)?(?:, {_AMOUNT} cache hit)?, {_AMOUNT} received\."
-    r"(?: Cost: \$([\d,.]+) message)?"
+    r"(?: Cost: \$([\d,.]+) (?:message|request))?"
 ).search
-_model = re.compile(r"(?:Main m|M)odel: (\S+)").search
+_model = re.compile(r"(?:Main m|M)odels?: (\S+)").search
 _TIMES = {"": 1, "k": 1000, "M": 1_000_000}
 
 

@@ -167,6 +167,11 @@ def test_aider_prints_rounded_numbers() -> None:
     first, second = told(AiderLens(), passages)
     assert first == Usage("", "gpt-4o", Tokens(200, 21, 2000, 1000), 0.0082, 1772739114000)
     assert (second.tokens, second.cost) == (Tokens(1234, 1_100_000), None)
+    earlier = [
+        "> Models: gpt-4 with diff edit format, weak model gpt-3  ",
+        "> Tokens: 5,244 sent, 604 received. Cost: $0.02 request, $0.30 session.  ",
+    ]
+    assert told(AiderLens(), earlier) == [Usage("", "gpt-4", Tokens(5244, 604), 0.02)]
 
 
 def test_calls_of_one_answer_in_openhands() -> None:
