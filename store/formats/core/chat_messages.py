@@ -22,6 +22,15 @@ _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reason
 CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 _RESULTS = frozenset(("tool_result", "mcp_tool_result"))
 _THINKING = frozenset(("thinking", "think"))
+_INLINE = (
+    ("source", "data", "media_type"),
+    ("inlineData", "data", "mimeType"),
+    ("inline_data", "data", "mime_type"),
+    ("Image", "source", ""),
+    ("", "data", "mimeType"),
+)
+"""Where base64 stands in a part: in a member, or, as the Model Context Protocol has it, beside its type."""
+_URLS = ("image_url", "imageUrl", "image", "uri", "video_url", "audio_url")
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
@@ -103,32 +112,33 @@ def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> boo
     """Add a part that holds an image, a document or a sound; return whether it is one."""
     what = as_text(part.get("type"))
     source = as_object(part.get("source"))
-    mime = as_text(source.get("media_type"))
     if source.get("type") == "text" and isinstance(text := source.get("data"), str):
         into.text(text, (*path, "source", "data"), label or "document")
         return True
-    if source and (data := from_base64(as_text(source.get("data")))):
-        shape: BlockType = "image" if what == "image" else "resource"
-        attach(data, mime or "image/png", (*path, "source", "data"), shape, label, into)
-        return True
-    for key, kind in (("inlineData", "mimeType"), ("inline_data", "mime_type")):
-        inline = as_object(part.get(key))
-        if inline and (data := from_base64(as_text(inline.get("data")))):
-            mime = as_text(inline.get(kind)) or "application/octet-stream"
-            attach(data, mime, (*path, key, "data"), "image" if mime.startswith("image/") else "resource", label, into)
+    for member, key, kind in _INLINE:
+        held = as_object(part.get(member)) if member else part
+        mime = as_text(held.get(kind))
+        if (member or mime) and (data := from_base64(as_text(held.get(key)))):
+            mime = mime or ("image/png" if "image" in (what, member.lower()) else "application/octet-stream")
+            shape: BlockType = "image" if what == "image" or mime.startswith("image/") else "resource"
+            attach(data, mime, (*path, member, key) if member else (*path, key), shape, label, into)
             return True
     audio = as_object(part.get("input_audio"))
     if audio and (data := from_base64(as_text(audio.get("data")))):
         mime = _AUDIO.get(as_text(audio.get("format")), "application/octet-stream")
         attach(data, mime, (*path, "input_audio", "data"), "resource", label, into)
         return True
-    member = "imageUrl" if "imageUrl" in part else "image_url"
-    place: ValuePath = (*path, member, "url") if isinstance(part.get(member), dict) else (*path, member)
-    url = as_text(as_object(part.get(member)).get("url")) or as_text(part.get(member))
-    if (held := as_data_url(url)) is not None:
-        attach(held.data, held.mime, place, "image", label, into, encoded=False)
-        return True
-    return False
+    for member in _URLS:
+        place: ValuePath = (*path, member, "url") if isinstance(part.get(member), dict) else (*path, member)
+        url = as_text(as_object(part.get(member)).get("url")) or as_text(part.get(member))
+        if (linked := as_data_url(url)) is not None:
+            shape = "image" if linked.mime.startswith("image/") else "resource"
+            attach(linked.data, linked.mime, place, shape, label, into, encoded=False)
+            return True
+    several = [as_data_url(as_text(url)) for url in as_list(part.get("image_urls"))]
+    for at, linked in enumerate(filter(None, several) if all(several) else ()):
+        attach(linked.data, linked.mime, (*path, "image_urls", at), "image", label, into, encoded=False)
+    return bool(several) and all(several)
 
 
 def attach(

@@ -341,30 +341,35 @@ def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:
     return tuple(map(place, listed(spelled)))
 
 
-def every(value: object, path: ValuePath) -> Iterator[object]:
-    """Yield the value at a path, or several.
+SEVERAL = ("[]", "{}")
+"""The ends of a step that leads to all elements of a list, or all members of an object."""
+
+
+def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
+    """Yield the value at a path, or several, with where each stands below ``at``.
 
     A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the element of a
     list whose ``id`` is this, ``=NAME`` to the key of the member that is.
     """
     if not path:
-        yield value
+        yield at, value
         return
     step, *further = path
     spelled = str(step)
     key, equals, wanted = spelled.partition("=")
-    found: Iterable[object] = ()
-    if spelled.endswith(("[]", "{}")):
-        held = value_at(value, place(spelled[:-2]))
-        found = held.values() if is_object(held) else as_list(held)
+    found: Iterable[tuple[str | int, object]]
+    if spelled.endswith(SEVERAL):
+        at = (*at, *(holder := place(spelled[:-2])))
+        held = value_at(value, holder)
+        found = held.items() if is_object(held) else enumerate(as_list(held))
     elif not equals:
-        found = (value_at(value, (step,)),)
+        found = ((step, value_at(value, (step,))),)
     elif key:
-        found = [one for one in as_list(value) if is_object(one) and one.get(key) == wanted][:1]
+        found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted][:1]
     else:
-        found = [name for name, one in as_object(value).items() if one == wanted][:1]
-    for one in found:
-        yield from every(one, tuple(further))
+        found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
+    for where, one in found:
+        yield from every(one, tuple(further), (*at, where))
 
 
 Read = Callable[[object], object]

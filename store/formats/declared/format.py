@@ -253,7 +253,8 @@ def _told_in(path: Path) -> object:
 
 def _found(value: object, path: ValuePath, named: Mapping[str, str]) -> Iterator[object]:
     """Yield the value at a path, on which a session's names may stand, or several."""
-    return every(value, tuple(_filled(step, named, str) if isinstance(step, str) else step for step in path))
+    filled = tuple(_filled(step, named, str) if isinstance(step, str) else step for step in path)
+    return (one for _at, one in every(value, filled))
 
 
 def _as_path(directory: str) -> str:

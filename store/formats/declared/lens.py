@@ -41,6 +41,7 @@ from store.formats.core.token_counts import counted, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
     KINDS,
+    SEVERAL,
     Call,
     Description,
     Fits,
@@ -297,7 +298,7 @@ def _call(said: Call, without: Sequence[str]) -> Adder:
 def _result(said: Result) -> Adder:
     identifier, told, contents = place(said.id), place(said.failed or said.worked), places(said.content)
     read_id, read_told, read_tool = map(reader, (identifier, told, place(said.tool)))
-    reads = [(at, reader(at)) for at in contents]
+    reads = [(at, None if any(str(step).endswith(SEVERAL) for step in at) else reader(at)) for at in contents]
     is_failing = bool(said.failed)
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
@@ -319,13 +320,13 @@ def _result(said: Result) -> Adder:
         if said.tool and (tool := as_text(read_tool(value))):
             into.tool = into.tool or tool
         for at, read in reads:
-            content = read(value)
-            if not isinstance(content, str):
-                gather(content, path + at, label, into)
-            elif label:
-                into.blocks += document_blocks(content, path + at, label)
-            else:
-                into.text(content, path + at)
+            for where, content in every(value, at) if read is None else ((at, read(value)),):
+                if not isinstance(content, str):
+                    gather(content, path + where, label, into)
+                elif label:
+                    into.blocks += document_blocks(content, path + where, label)
+                else:
+                    into.text(content, path + where)
 
     return add
 
@@ -444,7 +445,7 @@ class DeclaredLens(JsonLens):
             return None
         answer = value_at(record, place(spent.id)) if spent.id else None
         name = str(answer) if isinstance(answer, (str, int)) else ""
-        return usage_of(spent, lambda where: every(record, place(where)), name)
+        return usage_of(spent, lambda where: (one for _at, one in every(record, place(where))), name)
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:
         view = self._views.of(record)
