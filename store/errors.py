@@ -3,6 +3,10 @@
 Every message is one line: what happened, why, and what to do about it.
 """
 
+_CODE = __file__.removesuffix("store/errors.py")
+_LONGEST = 200
+"""The number of characters that are told of an error that nobody foresaw."""
+
 
 class ConvfsError(Exception):
     """Base of all errors that the store raises on purpose."""
@@ -48,6 +52,10 @@ class FormatTooNew(ConvfsError):
     """A file of the store was written by a newer version of convfs."""
 
 
+class Fault(ConvfsError):
+    """Something is wrong with convfs itself: it raised what nobody foresaw."""
+
+
 class StoreFailed(ConvfsError):
     """A write or a sync failed; the store takes no more writes until it is opened again."""
 
@@ -62,3 +70,19 @@ class Unreachable(StoreFailed):
 
 class Unredacted(Unreachable):
     """The space was redacted, and this replica was not yet: nothing newer is read or written before that."""
+
+
+def told(error: Exception) -> ConvfsError | OSError:
+    """Return what is told of an error: itself, or a Fault that names it and where in the code of convfs it came up."""
+    if isinstance(error, ConvfsError | OSError):
+        return error
+    if isinstance(error, MemoryError):
+        return Fault("it needs more memory than there is: free some, then try again")
+    where, frame = "", error.__traceback__
+    while frame is not None:
+        file = frame.tb_frame.f_code.co_filename
+        if file.startswith(_CODE):
+            where = f" in {file.removeprefix(_CODE)}:{frame.tb_lineno}"
+        frame = frame.tb_next
+    said = " ".join(str(error).split())[:_LONGEST]
+    return Fault(f"a fault of convfs: {type(error).__name__}{said and f' {said}'}{where}; report it with this line")

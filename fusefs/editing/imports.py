@@ -18,7 +18,7 @@ from fusefs.editing.inode import Inodes
 from fusefs.tree.changes import Stale
 from fusefs.tree.paths import IMPORT
 from store import visible
-from store.errors import ConvfsError, StoreFailed
+from store.errors import ConvfsError, StoreFailed, told
 from store.filenames import NAME_MAX, cut
 from store.importing.drop import Drop, take, taken_before
 from store.paths import IMPORTED
@@ -101,8 +101,8 @@ class Imports:
             said = await self._taken(path)
         except StoreFailed:
             raise
-        except (ConvfsError, OSError) as error:
-            said = f"not imported: {visible.line(str(error))}\n"
+        except Exception as error:
+            said = f"not imported: {visible.line(str(told(error)))}\n"
         if said is None:
             return
         report = _report(path)

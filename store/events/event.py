@@ -157,7 +157,8 @@ class Event(Struct, frozen=True, gc=False):
     conversation. ``defines`` has the keys that later records may refer to: (key, tool name or "") pairs, such as a
     message's uuid or a tool call's id. ``native`` is the parsed payload in JSON's terms (None
     where it has none). ``lossy`` means that some text is invalid Unicode and is shown with U+FFFD.
-    ``compaction`` drops earlier events from the messages for a model.
+    ``compaction`` drops earlier events from the messages for a model. ``fault`` says why the payload is shown as it is
+    although it could be read: the code that sees it failed.
     """
 
     kind: Kind
@@ -171,6 +172,7 @@ class Event(Struct, frozen=True, gc=False):
     native: object = None
     lossy: bool = False
     compaction: Compaction | None = None
+    fault: str = ""
 
 
 class BlockEdit(Struct, frozen=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import overload
 
 from store.disk.turn_format import Encoding
-from store.errors import UsageError
+from store.errors import UsageError, told
 from store.formats.core.editing import Lens
 from store.formats.core.format import Format
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
@@ -164,8 +164,9 @@ def learn(folder: Path) -> list[str]:
         try:
             status = page.stat()
             _learned[page.stem] = _described(page, status.st_mtime_ns, status.st_size)
-        except (OSError, UsageError) as error:
-            wrong.append(str(error))
+        except Exception as error:
+            said = str(told(error))
+            wrong.append(said if str(page) in said else f"{page}: {said}")
     return wrong
 
 

@@ -31,7 +31,7 @@ from msgspec import Struct
 from store import typed
 from store.content import trees, zstd
 from store.conversations.contexts import Append
-from store.errors import ConvfsError, DamageError, NotFound
+from store.errors import DamageError, NotFound, told
 from store.ids import Hash, hash_bytes, turn_of
 from store.importing.snapshot import path_text
 from store.index.catalogue import ContextEntry
@@ -173,8 +173,10 @@ def take(store: Store, directory: Path, *, dry_run: bool = False) -> Taken:
         for context in sorted(taking.data.heads):
             try:
                 taking.take(context, dry_run=dry_run)
-            except ConvfsError as error:
-                taking.taken.errors.append(f"{path_text(directory)}: context {context}: {error}")
+            except OSError:
+                raise
+            except Exception as error:
+                taking.taken.errors.append(f"{path_text(directory)}: context {context}: {told(error)}")
         return taking.taken
 
 

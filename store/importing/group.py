@@ -16,7 +16,7 @@ from store.conversations.chain import Chain
 from store.conversations.viewer import Measured
 from store.disk.turn_format import EDITED, Encoding, Turn
 from store.editing.merge import bring
-from store.errors import Conflict, ConvfsError, DamageError, Gone, NotFound
+from store.errors import Conflict, ConvfsError, DamageError, Gone, NotFound, StoreFailed
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
@@ -139,7 +139,7 @@ class Appender:
             self._seen += seen.count
             self.last_ms = max(self.last_ms, seen.time_ms)
             self._defined = self._defined or seen.defines
-            self._unseen.note(seen.glimpse, seen.count)
+            self._unseen.note(seen.glimpse, seen.count, seen.fault)
         self._load.prepared(chunk.packed, chunk.rest)
         self.appended += len(chunk.records)
         if len(self._batch) + len(chunk.records) < _BATCH_RECORDS and self.size + chunk.size < _BATCH_BYTES:
@@ -351,10 +351,18 @@ class Group:
         if unknown := self._store.writer.types_for(types):
             # before all that use them, and not one of them, which may be refused
             self._store.writer.submit(Request(0, types=unknown, move_head=False))
-        waiting: list[tuple[_Ending, Measured, Request]] = []
-        for ending in endings:
+        waiting: list[tuple[int, _Ending, Measured, Request]] = []
+        errors: list[Exception | None] = [None] * len(endings)
+        for at, ending in enumerate(endings):
             appender = ending.appender
-            measured = appender.measure(ending.turns)
+            try:
+                measured = appender.measure(ending.turns)
+            except StoreFailed:
+                raise
+            except Exception as failure:
+                # the others go on without it
+                errors[at] = failure
+                continue
             if appender.last_ms:
                 ending.changes["updated_ms"] = appender.last_ms
             request = Request(
@@ -368,14 +376,13 @@ class Group:
                 still=ending.unclaimed.still(ending.changes) if ending.unclaimed and not ending.context else None,
                 name=self._name(ending),
             )
-            waiting.append((ending, measured, request))
-        self._store.writer.submit_all([request for _ending, _measured, request in waiting])
-        errors: list[Exception | None] = []
+            waiting.append((at, ending, measured, request))
+        self._store.writer.submit_all([request for *_ending, request in waiting])
         rows: list[EventRow] = []
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
         edited: list[tuple[int, _Ending]] = []
-        for ending, measured, request in waiting:
+        for at, ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
             if isinstance(error, Gone) or (isinstance(error, Conflict) and self._is_overtaken(ending)):
                 error = Overtaken(str(error))
@@ -386,7 +393,7 @@ class Group:
                 brought = True
                 self._store.writer.submit_all([request])
                 error = request.error
-            errors.append(error)
+            errors[at] = error
             if error is not None:
                 continue
             appender.context = ending.context or request.head.context
@@ -396,7 +403,7 @@ class Group:
             # it is in a circle with that, which would stay until Python looks for one
             appender.let_go()
             if brought:
-                edited.append((len(errors) - 1, ending))
+                edited.append((at, ending))
             elif appender.sums is not None:
                 sums.append((request.head.context, appender.sums))
         # a commit stands even if the index fails

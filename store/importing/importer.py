@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType, field, structs
 from store import paths as paths_of_store
 from store.content import zstd
 from store.disk.files import temporary_folder
-from store.errors import ConvfsError, Gone, StoreFailed
+from store.errors import ConvfsError, Fault, Gone, StoreFailed, told
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
@@ -139,14 +139,20 @@ class Importer:
         # a page may have been written since the store was opened
         wrong = learn(self._store.root / paths_of_store.FORMATS)
         formats: Sequence[Format] = (format_named(format_name),) if format_name else FORMATS
-        run = _Run(self._store, formats, progress, dry_run, by_hand, pruned, Group(self._store), Moved(self._store))
+        teller = _Told(progress) if progress else None
+        run = _Run(self._store, formats, teller, dry_run, by_hand, pruned, Group(self._store), Moved(self._store))
         run.seen = _seen.setdefault(self._store, {})
         try:
             for path in paths:
-                if not format_name and cxdb.is_data(path):
-                    run.take_data(path)
-                else:
-                    run.take_all(path, guess=bool(format_name))
+                try:
+                    if not format_name and cxdb.is_data(path):
+                        run.take_data(path)
+                    else:
+                        run.take_all(path, guess=bool(format_name))
+                except (ConvfsError, OSError):
+                    raise
+                except Exception as error:
+                    run.failed(path, error)
             run.take_later()
             run.commit()
             run.show_arrived()
@@ -158,12 +164,27 @@ class Importer:
         return structs.replace(run.report, tools=run.tools, planned=run.planned if dry_run else UNSET)
 
 
+class _Told:
+    """Tells the progress of an import. What that raises, ``error``, ends it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.error: Exception | None = None
+
+    def __call__(self, size: int, session: str) -> None:
+        try:
+            self._progress(size, session)
+        except Exception as error:
+            self.error = error
+            raise
+
+
 class _Run(Struct):
     """One import. While sessions wait for their commit, no other import of the store runs."""
 
     store: Store
     formats: Sequence[Format]
-    progress: Progress | None
+    progress: _Told | None
     dry_run: bool
     by_hand: bool
     pruned: bool
@@ -309,7 +330,7 @@ class _Run(Struct):
             with self.store.importing:
                 taken = cxdb.take(self.store, path, dry_run=self.dry_run)
         except OSError as error:
-            self._failed(path, error)
+            self.failed(path, error)
             return
         report, own = self.report, self.tools.setdefault("cxdb", Counts())
         for counts in (report, own):
@@ -332,7 +353,7 @@ class _Run(Struct):
                 elif isinstance(error, Overtaken) and count + 1 < _PATIENCE:
                     self._try(source)
                 else:
-                    self._failed(path, error)
+                    self.failed(path, error)
             if not self.waiting:
                 break
 
@@ -367,9 +388,9 @@ class _Run(Struct):
             except Gone as error:
                 # what another machine has deleted meanwhile is read once more
                 if count + 1 == _PATIENCE:
-                    self._failed(source.path, error)
-            except (ConvfsError, OSError) as error:
-                self._failed(source.path, error)
+                    self.failed(source.path, error)
+            except Exception as error:
+                self.failed(source.path, error)
                 return
             else:
                 return
@@ -479,7 +500,7 @@ class _Run(Struct):
         if self.dry_run and (changed := [done.new for done in found if done.changed]):
             counts = (changed.count(True), changed.count(False))
             self.planned.append(Planned(path, source.format, *counts))
-        self._warn(path, file.unseen)
+        self._warn(path, source.path, file.unseen)
         return True
 
     def release(self) -> None:
@@ -492,11 +513,14 @@ class _Run(Struct):
         name = f"{done.project}/{done.name}"
         if is_guess(source.format):
             self.report.warnings.append(f"{name}: no tool is known that writes such a file: it is read as a guess")
-        self._warn(name, unseen)
+        self._warn(name, source.path, unseen)
 
-    def _warn(self, who: str, unseen: Unseen) -> None:
-        if told := unseen.end():
-            self.report.warnings.append(f"{who}: {told}")
+    def _warn(self, who: str, path: Path, unseen: Unseen) -> None:
+        warning = unseen.end()
+        if unseen.fault:
+            self.report.errors.append(f"{path_text(path)}: kept, with records shown as they are: {unseen.fault}")
+        elif warning:
+            self.report.warnings.append(f"{who}: {warning}")
 
     def _unchanged(self, tool: str) -> None:
         self.report.unchanged += 1
@@ -526,10 +550,12 @@ class _Run(Struct):
             report.grown += 1
             own.grown += 1
 
-    def _failed(self, path: Path, error: Exception) -> None:
-        if isinstance(error, StoreFailed):
+    def failed(self, path: Path, error: Exception) -> None:
+        if isinstance(error, StoreFailed) or (self.progress is not None and error is self.progress.error):
             raise error
-        self.report.errors.append(f"{path_text(path)}: {error}")
+        if isinstance(said := told(error), Fault):
+            _LOG.info("%s is not imported", path, exc_info=error)
+        self.report.errors.append(f"{path_text(path)}: {said}")
 
     def _known(self, path: Path) -> ContextEntry | None:
         entry = self.store.catalogue.by_source(path_text(path))

@@ -35,13 +35,14 @@ class Seen(Struct, array_like=True):
     """The first ``count`` of some records as events: their latest time, in Unix milliseconds, and their texts.
 
     How the others are seen only the store can tell. With the first of those come the definitions that they may refer
-    to, of each record of the session before it.
+    to, of each record of the session before it. ``fault`` is of the first event that has one.
     """
 
     count: int = 0
     time_ms: int = 0
     glimpse: Glimpse = Glimpse()
     defines: tuple[tuple[tuple[str, str], ...], ...] = ()
+    fault: str = ""
 
 
 class Prepared(Struct, frozen=True, array_like=True, gc=False):
@@ -215,6 +216,7 @@ class _Sight:
         self._count = self._time_ms = 0
         self._seen: dict[str, None] = {}
         self._hidden: dict[str, str] = {}
+        self._fault = ""
 
     def sees(self, type_name: str, payload: bytes) -> bool:
         """See the next record; return whether that could be done: if not, nor can it be of any later one."""
@@ -231,6 +233,7 @@ class _Sight:
         self._number += 1
         self._count += 1
         self._time_ms = max(self._time_ms, event.time_ms)
+        self._fault = self._fault or event.fault
         self._defines.append(event.defines)
         if self._number <= RECORDS_LOOKED_AT:
             found = glimpse(event)
@@ -241,7 +244,7 @@ class _Sight:
     def taken(self) -> Seen:
         """Return how the records since the last call are seen."""
         texts = Glimpse(tuple(self._seen), tuple(self._hidden.items()))
-        seen = Seen(self._count, self._time_ms, texts)
+        seen = Seen(self._count, self._time_ms, texts, fault=self._fault)
         if self._chain.lost:
             seen.defines, self._defines = tuple(self._defines), []
         self._begin()

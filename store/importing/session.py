@@ -18,7 +18,7 @@ from msgspec import Struct
 from store.commit.request import Request
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations import branch
-from store.errors import Conflict, ConvfsError, DamageError, UsageError
+from store.errors import Conflict, ConvfsError, DamageError, UsageError, told
 from store.events.conversation import CAME_FROM, NAMING
 from store.formats.core.budget import BETWEEN, LEAST_BETWEEN, MOST_RECORDS
 from store.formats.core.format import About, Format, Mark, Part, Source, Span
@@ -627,7 +627,16 @@ class FileImport(_Import):
                     found[number] = _Brought(Done(), context=gone)
                     self.left_out += 1
                     continue
-                found[number] = brought = self._part(snapshot, parts, number, base, stamps.modified_ms)
+                try:
+                    brought = self._part(snapshot, parts, number, base, stamps.modified_ms)
+                except (ConvfsError, OSError):
+                    raise
+                except Exception as error:
+                    # the other conversations of the file are as good as ever
+                    self.problems.append(f"{path_text(self._source.path)}: {parts.key(number)}: {told(error)}")
+                    found[number] = _Brought(Done())
+                    continue
+                found[number] = brought
                 self._brought.append(brought)
                 if progress:
                     progress(parts.size(number), label)
@@ -705,7 +714,7 @@ class FileImport(_Import):
             error = next(errors) if records.ended else None
             self.overtaken = self.overtaken or isinstance(error, Overtaken)
             if error is not None:
-                self.problems.append(f"{brought.done.project}/{brought.done.name}: {error}")
+                self.problems.append(f"{brought.done.project}/{brought.done.name}: {told(error)}")
                 continue
             appended = records.appender.context if records.appender else 0
             brought.context = brought.known.id if brought.known else appended

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from store.errors import Fault
 from store.formats.core.format import Format
 from store.formats.core.look import Look
 from store.formats.core.sqlite import MAGIC, DatabaseFormat, tables_of
@@ -37,6 +38,8 @@ def _reason(path: Path) -> str:
             return "it is of no known tool, but looks like messages: name it itself, and it is read as a guess"
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
+    except Fault as error:
+        return str(error)
     return "it is of no known tool"
 
 

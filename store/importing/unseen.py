@@ -47,6 +47,8 @@ class Unseen:
         """The beginnings of texts that events show."""
         self._hidden: dict[str, str] = {}
         """Texts of records that are no events, by their beginnings: the first words in a row."""
+        self.fault = ""
+        """The fault for which a record, the first such, is shown as it is; "" if there is none."""
         self._records = 0
         self._events: list[Callable[[], Iterator[Event]]] = []
 
@@ -56,11 +58,13 @@ class Unseen:
             self._events.append(events)
 
     def add(self, event: Event) -> None:
+        self.fault = self.fault or event.fault
         if self._records < RECORDS_LOOKED_AT:
             self.note(glimpse(event))
 
-    def note(self, found: Glimpse, count: int = 1) -> None:
+    def note(self, found: Glimpse, count: int = 1, fault: str = "") -> None:
         """Add the next ``count`` records, of which only so much is known."""
+        self.fault = self.fault or fault
         if self._records < RECORDS_LOOKED_AT:
             self._seen.update(found.seen)
             for beginning, words in found.hidden:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from store.errors import Fault, told
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, open_regular
 from store.formats.registry import FORMATS
@@ -90,7 +91,14 @@ def walk(
             yield Unchanged(path)
             continue
         try:
-            source = claim(path, formats)
+            try:
+                source = claim(path, formats)
+            except Fault as error:
+                yield Unreadable(path, str(error))
+                if stat.S_ISREG(mode):
+                    continue
+                # what is below may be sessions all the same
+                source = None
             if source is None and guess and path == start and stat.S_ISREG(mode):
                 source = Source(formats[0].name, path, path)
             if source is not None:
@@ -170,9 +178,17 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
 
 
 def claim(path: Path, formats: Sequence[Format]) -> Source | None:
-    """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read."""
+    """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read; Fault."""
     look = Look(path)
-    return next((source for format_ in formats if (source := format_.claim(look)) is not None), None)
+    for format_ in formats:
+        try:
+            source = format_.claim(look)
+        except Exception as error:
+            # another format might take it for one of its own
+            raise told(error) from None
+        if source is not None:
+            return source
+    return None
 
 
 def is_empty(source: Source) -> bool:

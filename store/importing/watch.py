@@ -21,7 +21,7 @@ from threading import Event
 from inotify_simple import INotify, flags  # type: ignore[import-untyped]  # it has no annotations
 from msgspec import UNSET, Struct, field
 
-from store.errors import ConvfsError
+from store.errors import ConvfsError, told
 from store.formats.registry import FORMATS
 from store.importing.importer import ImportReport
 from store.importing.snapshot import path_text
@@ -237,9 +237,11 @@ class Watching:
         self._failed: dict[Path, str] = {}
         """The last error of each path that could not be imported, so that it is logged once."""
         self._warned: set[str] = set()
+        self._ended = Event()
 
     def run(self, ended: Event, ready: Callable[[], None] = lambda: None) -> None:
         """Import what is there, call ``ready``, and go on until ``ended`` is set."""
+        self._ended = ended
         notices = Notices(self._passed_by)
         look = rescan = 0.0
         is_ready = False
@@ -333,8 +335,10 @@ class Watching:
         """Import everything at a path; return False if it should be tried again."""
         try:
             report = self._take([path])
-        except (ConvfsError, OSError) as error:
-            self._note(path, str(error))
+        except Exception as error:
+            if self._ended.is_set():
+                raise
+            self._note(path, str(told(error)))
             return False
         # that a home has nothing in it yet is no news
         self._note(path, "; ".join(line for line in report.errors if "holds no session" not in line))
@@ -383,6 +387,9 @@ def _sessions(path: Path, roots: set[Path]) -> list[Path]:
     except OSError:
         # it has gone
         return []
+    except ConvfsError:
+        # importing it tells why
+        return [path]
     return above
 
 

@@ -16,7 +16,7 @@ from fusefs.editing.native.spool import COPY, Spool, pieces
 from fusefs.editing.stand_in import StandIn
 from fusefs.tree.native.paths import GONE, Parts
 from fusefs.tree.tree import Tree
-from store.errors import ConvfsError, StoreBusy
+from store.errors import Fault, StoreBusy, told
 from store.formats.core.format import Format
 from store.importing import native
 from store.importing.native import NativeFile
@@ -197,15 +197,17 @@ class Worker:
     def failed(self, what: str, error: Exception) -> None:
         """Record that something could not be committed: it is tried again later."""
         self.again_at = self.clock() + _AGAIN_SECONDS
+        said = told(error)
         if not isinstance(error, StoreBusy):
-            self.note(what, f"{error}; what was written is kept, and is what the file shows")
+            fault = error if isinstance(said, Fault) else None
+            self.note(what, f"{said}; what was written is kept, and is what the file shows", fault)
 
-    def note(self, what: str, reason: str) -> None:
-        """Note in ``.convfs/errors/`` why something is not in the store."""
+    def note(self, what: str, reason: str, fault: Exception | None = None) -> None:
+        """Note in ``.convfs/errors/`` why something is not in the store; a ``fault`` is logged with its traceback."""
         subject = f"native/{what}"
         if self._noted.get(subject) != reason:
             # it may be tried again every second
-            log.warning("%s: %s", subject, reason)
+            log.warning("%s: %s", subject, reason, exc_info=fault)
         self._noted[subject] = reason
         self._tree.errors.add(subject, reason)
 
@@ -222,10 +224,7 @@ class Worker:
             job, done, failed = self.jobs.pop(0)
             try:
                 await self.stand_in.make(done, await trio.to_thread.run_sync(job))
-            except (ConvfsError, OSError) as error:
-                failed(error)
             except Exception as error:
-                log.exception("what was written is not committed")
                 failed(error)
 
     async def wait(self) -> None:

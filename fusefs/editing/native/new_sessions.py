@@ -27,11 +27,12 @@ from store.disk import durable
 from store.editing.keeper import Keeper
 from store.errors import ConvfsError, StoreBusy, UsageError
 from store.formats.core.format import Format, Source
-from store.formats.core.look import Look, read_head
+from store.formats.core.look import read_head
 from store.formats.registry import format_named
 from store.importing.importer import Importer, ImportReport
 from store.importing.native import is_one_file
 from store.importing.snapshot import path_text
+from store.importing.walk import claim
 from store.index.catalogue import ContextEntry
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ class NewSessions:
         new = self._new(ino)
         try:
             self.settle(ino, everything=everything)
-        except (ConvfsError, OSError) as error:
+        except Exception as error:
             if new is not None:
                 self._gave_up(new, error)
 
@@ -231,7 +232,7 @@ class NewSessions:
                     await self._worker.stand_in.make(self._take_up, tool, parts)
                 else:
                     self._companions.note(tool, parts)
-            except (ConvfsError, OSError) as error:
+            except Exception as error:
                 self._worker.failed("/".join((tool, *parts)), error)
 
     def _left(self) -> list[tuple[str, Parts, bool]]:
@@ -307,7 +308,7 @@ class NewSessionRole(ScratchRole):
 
 
 def _claims(format_: Format, file: Path) -> bool:
-    source = format_.claim(Look(file))
+    source = claim(file, (format_,))
     return source is not None and source.path == source.main and not source.first
 
 

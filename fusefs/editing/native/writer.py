@@ -197,7 +197,7 @@ class NativeWriter:
             return
         try:
             entry = job.run()
-        except (ConvfsError, OSError) as error:
+        except Exception as error:
             self._failed(spool, job)
             if not isinstance(error, Conflict):
                 raise
@@ -220,7 +220,7 @@ class NativeWriter:
         """Record that a job is done. A failure here is tried again: the writes are in the store."""
         try:
             self._finish(spool, job.end, entry)
-        except (ConvfsError, OSError):
+        except Exception:
             self._failed(spool, job)
             raise
         self._unfinished.pop(spool.context, None)
@@ -229,7 +229,7 @@ class NativeWriter:
         """Commit the writes that are ready, when there is nobody to report errors to: they are retried later."""
         try:
             self.commit(context, everything=everything)
-        except (ConvfsError, OSError) as error:
+        except Exception as error:
             self._worker.failed(f"conversation {context}", error)
 
     def _gave_up(self, spool: Spool, job: SpoolJob, error: Exception) -> None:
@@ -301,7 +301,7 @@ class NativeWriter:
         if spool is not None and not spool.busy:
             try:
                 self._follow(spool)
-            except (ConvfsError, OSError) as error:
+            except Exception as error:
                 self._worker.failed(f"conversation {context}", error)
 
     @property
@@ -341,7 +341,7 @@ class NativeWriter:
         for path in paths:
             try:
                 self._take_up(path)
-            except (ConvfsError, OSError) as error:
+            except Exception as error:
                 log.error("what was written to a session stays at %s: %s", path, error)
 
     def _take_up(self, path: Path) -> None:

@@ -21,7 +21,19 @@ from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
 from store.formats.core.json_view import Decoded, JsonObject, as_text, decode, is_json, is_object, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Nothing, Places, Shown, Value, as_it_is
+from store.formats.core.lens import (
+    BOOKKEEPING,
+    CODE_ERRORS,
+    Before,
+    CallLink,
+    FieldPlace,
+    Nothing,
+    Places,
+    Shown,
+    Value,
+    as_it_is,
+    at_fault,
+)
 from store.formats.core.media import as_data_url
 from store.formats.core.removal import Tree, without_calls
 from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
@@ -427,8 +439,11 @@ class JsonLens(Lens):
         return super().edit(payload, edit, before)
 
     def view(self, payload: bytes, before: Before) -> Event:
-        decoded = self.parsed(payload)
-        event = self.seen(decoded, before) if decoded is not None else None
+        try:
+            decoded = self.parsed(payload)
+            event = self.seen(decoded, before) if decoded is not None else None
+        except CODE_ERRORS as error:
+            return at_fault(payload, error)
         return event if event is not None else as_it_is(payload)
 
     def seen(self, decoded: Decoded, before: Before) -> Event | None:

@@ -1,10 +1,12 @@
 """A lens's answers on one record, and its questions about the records before it."""
 
+import struct
 from collections.abc import Callable, Set
 from typing import Literal, NamedTuple, Protocol
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct, structs
 
+from store.errors import told
 from store.events.event import Block, BlockType, Compaction, Event, Kind, Resource, ValuePath
 from store.formats.core.blocks import argument_blocks, numbered
 from store.formats.core.json_view import JsonObject, as_text, scalar
@@ -238,6 +240,27 @@ def as_it_is(payload: bytes, kind: Kind = Kind.NOTE) -> Event:
     if not text.strip():
         return Event(Kind.RECORD)
     return Event(kind, blocks=(Block("text", text),), lossy="\ufffd" in text and not is_utf8(payload))
+
+
+CODE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MsgspecError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+"""Errors that wrong code raises by itself: that something cannot be read is none of them."""
+
+
+def at_fault(payload: bytes, error: Exception) -> Event:
+    """Return a text as it is, as the lens for it has failed."""
+    fault = str(told(error))
+    return structs.replace(as_it_is(payload), header={"note": fault}, fault=fault)
 
 
 def is_utf8(payload: bytes) -> bool:

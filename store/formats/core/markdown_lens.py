@@ -11,7 +11,7 @@ from msgspec import Struct
 from store.errors import UsageError
 from store.events.event import Block, Event, EventEdit, Kind
 from store.formats.core.editing import Lens, check_field
-from store.formats.core.lens import Before, Header, Value
+from store.formats.core.lens import CODE_ERRORS, Before, Header, Value, at_fault
 from store.formats.core.splices import encoded
 
 _line_end = re.compile(r"\r?\n").search
@@ -75,7 +75,10 @@ class MarkdownLens(Lens):
 
     def view(self, payload: bytes, before: Before) -> Event:
         """Return the event that a passage tells of; one without text is bookkeeping."""
-        passage = self.passage(payload.decode("utf-8", "replace"))
+        try:
+            passage = self.passage(payload.decode("utf-8", "replace"))
+        except CODE_ERRORS as error:
+            return at_fault(payload, error)
         text = passage.text
         lossy = "\ufffd" in text and passage.spelled(text).encode() != payload
         if not text.strip() or passage.kind is Kind.RECORD:

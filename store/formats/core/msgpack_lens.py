@@ -11,8 +11,9 @@ import struct
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import structs
 
-from store.errors import UsageError
+from store.errors import UsageError, told
 from store.events.event import Block, Event, EventEdit, Kind, ValuePath
 from store.formats.core import documents
 from store.formats.core.composing import Particulars
@@ -20,7 +21,7 @@ from store.formats.core.documents import Number, same
 from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.json_spans import spelled_path
 from store.formats.core.json_view import JsonObject, pretty
-from store.formats.core.lens import Before, Shown
+from store.formats.core.lens import CODE_ERRORS, Before, Shown
 from store.formats.core.msgpack_view import Family, Field, Schema, below, elements, members_shown, token
 from store.formats.core.msgpack_view import decode as decode_msgpack
 from store.formats.core.splices import encoded, replaced
@@ -162,8 +163,11 @@ class MsgpackLens(Lens):
         self.writes, self.lacks = said.writes, said.lacks  # type: ignore[misc]  # those of the other
 
     def view(self, payload: bytes, before: Before) -> Event:
-        decoded = decode_msgpack(payload, self._schema)
-        event = self._said.seen(decoded, before) if decoded is not None else None
+        try:
+            decoded = decode_msgpack(payload, self._schema)
+            event = self._said.seen(decoded, before) if decoded is not None else None
+        except CODE_ERRORS as error:
+            return structs.replace(_UNREADABLE.view(payload, before), fault=str(told(error)))
         return event if event is not None else _UNREADABLE.view(payload, before)
 
     def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:

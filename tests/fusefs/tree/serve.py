@@ -7,11 +7,12 @@ committed. ``{"open": [context, type, encoding]}`` begins a turn, the first of t
 text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"redact": text}`` redacts it, and proves it.
 ``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
 somebody searches. ``{"forget": true}`` has it keep nothing at hand that was read before, and ``{"unreadable": true}``
-has the disk fail to read any pack before ``{"unreadable": false}``. ``{"answered": path}`` writes into a file how many
-opens Python has not been asked about, of files and of directories, and ``{"known": path}`` how many inodes the kernel
-knows. With ``serving``, others are answered on a socket,
-too. With ``rebooted``, the machine has just been started. With ``descriptors=N``, the process may have so many at most.
-With ``patience=SECONDS``, changes wait so long for a space.
+has the disk fail to read any pack before ``{"unreadable": false}``. ``{"faulty": name}`` has a method of Claude Code's
+format raise KeyError before the next such line, or ``{"faulty": ""}``. ``{"answered": path}`` writes into a file how
+many opens Python has not been asked about, of files and of directories, and ``{"known": path}`` how many inodes the
+kernel knows. With ``serving``, others are answered on a socket, too. With ``rebooted``, the machine has just been
+started. With ``descriptors=N``, the process may have so many at most. With ``patience=SECONDS``, changes wait so long
+for a space.
 """
 
 import errno
@@ -37,6 +38,7 @@ from store.conversations.contexts import Append
 from store.conversations.open_turns import OpenTurn
 from store.disk import durable
 from store.editing.editor import DELETED, Editor
+from store.formats.claude_code.session import ClaudeCode
 from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
@@ -100,6 +102,22 @@ if "rebooted" in sys.argv[3:]:
     durable._started = lambda: started
 
 
+sound: list[tuple[str, Any]] = []
+
+
+def be_faulty(name: str) -> None:
+    """Have a method of Claude Code's format raise, and no other."""
+    for known, method in sound:
+        setattr(ClaudeCode, known, method)
+    sound[:] = [(name, getattr(ClaudeCode, name))] if name else []
+
+    def raising(*_given: object, **_more: object) -> None:
+        raise KeyError(name)
+
+    if name:
+        setattr(ClaudeCode, name, raising)
+
+
 def obey(store: Store) -> None:
     turns: list[OpenTurn] = []
     for line in sys.stdin:
@@ -138,6 +156,8 @@ def obey(store: Store) -> None:
                 store.blobs.forget()
             case {"unreadable": bad}:
                 unreadable.set() if bad else unreadable.clear()
+            case {"faulty": name}:
+                be_faulty(name)
             case {"answered": path}:
                 files = sum(each.answered for each in in_c)
                 directories = sum(each.answered_directories for each in in_c)

@@ -135,7 +135,7 @@ def test_an_import_that_was_interrupted_goes_on(server: Server, store: Store) ->
     context, turn = server.context(), 0
     for number in range(1200):
         turn = server.append(context, turn, b"%d" % number)
-    stop = RuntimeError("stopped")
+    stop = KeyboardInterrupt("stopped")
 
     def append_many(own: int, items: list[object], *, parent: int) -> object:
         made = original(own, items, parent=parent)
@@ -146,7 +146,7 @@ def test_an_import_that_was_interrupted_goes_on(server: Server, store: Store) ->
     original = store.contexts.append_many
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store.contexts, "append_many", append_many)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(KeyboardInterrupt):
             take(store, server.root)
     assert take(store, server.root) == Taken(grown=1, turns=200)
     assert said(store, of(store)[context]) == [b"%d" % number for number in range(1200)]
