@@ -110,18 +110,42 @@ _PATH = (
     "target_file",
     "filepath",
     "AbsolutePath",
+    "absolutePath",
     "TargetFile",
+    "targetFile",
 )
 _TEXT = ("content", "file_text", "fileText", "contents", "text", "CodeContent")
-_OLD = ("old_string", "oldString", "oldText", "old_str", "oldStr", "old_text", "old", "search", "TargetContent")
+_OLD = (
+    "old_string",
+    "oldString",
+    "oldText",
+    "old_str",
+    "oldStr",
+    "old_text",
+    "old",
+    "search",
+    "before",
+    "TargetContent",
+)
 _FIRST = ("offset", "start_line", "startLine", "line_offset", "StartLine")
 _LAST = ("end_line", "endLine", "EndLine")
 _COUNT = ("limit", "n_lines")
 _COMMAND = ("command", "cmd", "input", "CommandLine")
 _LISTS = ("todos", "plan")
 _TASK = ("content", "step", "description", "title", "text")
-_NEW = ("new_string", "newString", "newText", "new_str", "newStr", "new_text", "new", "replace", "ReplacementContent")
-_EDITS = ("edits", "edit", "patterns", "replacements", "ReplacementChunks")
+_NEW = (
+    "new_string",
+    "newString",
+    "newText",
+    "new_str",
+    "newStr",
+    "new_text",
+    "new",
+    "replace",
+    "after",
+    "ReplacementContent",
+)
+_EDITS = ("edits", "edit", "patterns", "replacements", "changes", "strReplace", "ReplacementChunks")
 _LISTED = ("commands", "files", "operations")
 _PATCH = ("input", "patch", "patchText", "diff")
 _FOLDER = ("workdir", "cwd", "Cwd", "working_dir", "working_directory", "cd")
@@ -141,6 +165,7 @@ _EDITORS = frozenset((
     "multiedit", "multireplacefilecontent", "multireplacestringinfile", "patch", "replace", "replacefilecontent",
     "replaceinfile", "replacestringinfile", "searchreplace", "singlefindandreplace", "strreplace", "strreplacefile",
 ))
+_INSERTERS = frozenset(("fsappend", "insertcontent", "insertedittext"))
 _PLANNERS = frozenset(("settodolist", "todolist", "todowrite", "updateplan", "updatetodos", "writetodos"))
 _PATCHERS = frozenset(("applypatch", "copilotapplypatch", "patch"))
 _DELETERS = frozenset(("delete", "deletefile", "removefile"))
@@ -149,7 +174,9 @@ _SHELLS = frozenset((
     "localshell", "powershell", "runcommand", "runcommands", "runinterminal", "runshellcommand", "runterminalcmd",
     "runterminalcommand", "runterminalcommandv2", "shell", "terminal",
 ))
-_MANY = frozenset(("strreplacebasededittool", "strreplaceeditor", "texteditor", "editor", "fswrite"))
+_MANY = frozenset((
+    "editor", "fileeditor", "fswrite", "strreplacebasededittool", "strreplaceeditor", "texteditor", "write",
+))
 """Tools with a command of their own: view, create, str_replace, and others that say too little."""
 _OF_MANY = {
     "view": "view",
@@ -158,7 +185,13 @@ _OF_MANY = {
     "write": "create",
     "str_replace": "edit",
     "strreplace": "edit",
+    "strReplace": "edit",
+    "append": "fsappend",
+    "insert": "fsappend",
 }
+_ADDED = ("append", True)
+_WHOLE = ("write", "create", "overwrite")
+_DOCUMENTS = frozenset(("total_lines", "absolutePath"))
 
 
 def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
@@ -172,13 +205,17 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
     if named in _READERS:
         numbered = _known_as(call.tool) in _MANY or call.tool == "Read"
         text = result.text
-        if named == "readfilev2":
-            # that of Cursor's editor is a document
-            text = as_text(object_in(text.encode()).get("contents"))
-        return reads_of(result.resources) or list(_read(given, text, folder, numbered=numbered))
+        told = object_in(text.encode("utf-8", "replace")) if text.startswith("{") else {}
+        if named == "readfilev2" or told.keys() & _DOCUMENTS:
+            # those of Cursor's editor, Hermes and Amp are documents
+            text = _first(told, ("contents", "content")) or ""
+        elif named == "view":
+            text = _relisted(text)
+        framed = "absolutePath" in told
+        return reads_of(result.resources) or list(_read(given, text, folder, numbered=numbered, framed=framed))
     if named == "readmanyfiles":
         return [Read(absolute(path, folder), text, 1, text.count("\n") + 1) for path, text in _several(result.text)]
-    if named in _SHELLS:
+    if named in _SHELLS or (named == "exec" and "command" in given):
         return list(_shell(command_of(given), result.text, folder))
     if named == "exec":
         return list(_script(as_text(given.get("input")), result.blocks, folder))
@@ -248,10 +285,18 @@ def _unwrapped(value: object) -> object:
 
 
 def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write | Edit | Move | Delete]:
-    if named in _WRITERS:
-        path, text = _path(given, folder), _first(given, _TEXT)
+    path = _path(given, folder)
+    text = _first(given, _TEXT)
+    if named == "editor" and _EDITS[0] not in given and _first(given, _OLD) is None:
+        # that of Cline makes files and inserts lines by its name alone
+        named, text = "write" if given.get("insert_line") is None else "fsappend", _first(given, _NEW)
+    if named in _INSERTERS or (named in _WRITERS and given.get("mode", given.get("append")) in _ADDED):
+        # where it comes, and whether a newline is put before it, is not known, but for an empty file
+        text = _first(given, (*_NEW, *_TEXT, "insert_text"))
+        return [Edit(path, (Change("", text),))] if path and text is not None else []
+    if named in _WRITERS or (named in _EDITORS and given.get("mode") in _WHOLE):
         return [Write(path, text)] if path and text is not None else []
-    if named in _DELETERS and (path := _path(given, folder)):
+    if named in _DELETERS and path:
         return [Delete(path)]
     found: list[Write | Edit | Move | Delete] = list(_edits(given, folder)) if named in _EDITORS else []
     if not found and named in _PATCHERS:
@@ -315,8 +360,9 @@ def reads_of(resources: Sequence[Resource]) -> list[Action]:
     return found
 
 
-_numbered = re.compile(r"(?P<pad> +)?(\d+)(?:→|\t|:|\|(?(pad)| ?))(.*)")
+_numbered = re.compile(r"(?P<pad> +)?(\d+)(?:→|\t|:| \| ?|\|(?(pad)| ?))(.*)")
 """Crush fills numbers up with blanks, opencode with zeros, and only that has a blank behind the bar."""
+_listed = re.compile(r"(\d+)\. ?(.*)")
 _more = re.compile(
     r"\n\n\[(?:Showing lines \d+-\d+ of (?P<total>\d+)[^\]\n]*|(?P<more>\d+) more lines in file[^\]\n]*)\]\s*\Z"
 )
@@ -330,6 +376,9 @@ _gemini = re.compile(
     r"--- FILE CONTENT \(truncated\) ---\n",
     re.DOTALL,
 ).match
+_vscode = re.compile(r"File: `[^`\n]+`\. Lines (\d+) to \d+ \((\d+) lines total\): ?\n").match
+_vibe = re.compile(r"path: [^\n]*\ncontent: (.*)\nlines_read: \d+\nwas_truncated: (True|False)\s*", re.DOTALL).fullmatch
+_content_of = re.compile(r"Content of [^\n]+:\n").match
 _fence = re.compile(r"(`{3,})[^\n`]*\n(.*)\n\1\n?", re.DOTALL).fullmatch
 _starting = re.compile(r"\.\.\. \(starting from line #(\d+)\) \.\.\.\n").match
 _ending = re.compile(r"\n?\.\.\. \(truncated after line #\d+\) \.\.\.$").search
@@ -358,10 +407,13 @@ def _several(text: str) -> Iterator[tuple[str, str]]:
         yield from ((found[1], found[2]) for found in _file_in.finditer(text))
 
 
-def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = False) -> Iterator[Read]:
+def _read(
+    given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = False, framed: bool = False
+) -> Iterator[Read]:
     """Yield the lines that a tool's result shows, without the frame that the tool puts around them.
 
-    ``numbered``: what has neither line numbers nor a fence is a directory, or a remark of the tool.
+    ``numbered``: what has neither line numbers nor a fence is a directory, or a remark of the tool. ``framed``: a blank
+    behind a line's number is not part of it.
     """
     path = _path(given, cwd)
     if not path or _cut.search(text):
@@ -370,9 +422,18 @@ def _read(given: Mapping[str, object], text: str, cwd: str, *, numbered: bool = 
     if _number(given, "start") > 0 or _number(given, "end") > 0:
         # some tools count from 0, others from 1
         numbered = True
+    if found := _content_of(text):
+        text, numbered = text[found.end() :], False
     if found := _gemini(text):
         yield Read(path, text[found.end() :], int(found[1]), int(found[2]))
-    elif shown := _unnumbered(text):
+    elif (found := _vscode(text)) and (fenced := _fence(text[found.end() :])):
+        yield Read(path, fenced[2], int(found[1]), int(found[2]))
+    elif found := _vibe(text):
+        # it counts from 0
+        first = max(_number(given, "offset"), 0) + 1
+        is_rest = found[2] == "False" and not _number(given, *_COUNT)
+        yield Read(path, found[1], first, first + found[1].count("\n") if is_rest else 0)
+    elif shown := _unnumbered(text, framed=framed):
         lines, first, total = shown
         count = lines.count("\n") + 1
         if first == 1 and count < _CUT_IN_SILENCE and not any(map(given.get, _RANGE)):
@@ -411,7 +472,16 @@ def _fenced(path: str, text: str) -> Read:
     return Read(path, text, first, first + text.count("\n"))
 
 
-def _unnumbered(text: str) -> tuple[str, int, int] | None:
+def _relisted(text: str) -> str:
+    """Return a text whose lines are all numbered as those of a list, as Copilot's are, with numbers like others."""
+    found = [_listed.fullmatch(line) for line in text.split("\n")]
+    numbers = [int(line[1]) if line else 0 for line in found]
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or not numbers[0]:
+        return text
+    return "\n".join(f"{line[1]}\t{line[2]}" for line in found if line)
+
+
+def _unnumbered(text: str, *, framed: bool = False) -> tuple[str, int, int] | None:
     """Return text without its line numbers, the first of them, and the file's number of lines if it is told."""
     lines: list[str] = []
     first = expected = 0
@@ -426,7 +496,7 @@ def _unnumbered(text: str) -> tuple[str, int, int] | None:
             break
     if not lines or not first:
         return None
-    framed = "<content>\n" in text or text.startswith("File Path: `")
+    framed = framed or "<content>\n" in text or text.startswith(("File Path: `", "### "))
     if framed and all(line.startswith(" ") for line in lines if line):
         lines = [line[1:] for line in lines]
     told = _lines_in_all.search(text)
@@ -444,7 +514,7 @@ _conflicts = re.compile(
 """Edits of Cline, Roo and Vibe: texts to look for, and those that take their place."""
 
 
-def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
+def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Write | Edit]:
     """Yield the replacements of texts by others: one, or a list of them that may name a file each."""
     whole = _path(given, cwd)
     changes: dict[str, list[Change]] = {}
@@ -467,7 +537,11 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Edit]:
         for path in filter(None, paths):
             changes.setdefault(path, []).append(Change(old, new, every))
     for path, made in changes.items():
-        yield Edit(path, tuple(made))
+        if not made[0].old and blocks is None:
+            # in the place of nothing, it is a new file
+            yield Write(path, made.pop(0).new)
+        if made:
+            yield Edit(path, tuple(made))
 
 
 def _patched(patch: str, cwd: str) -> Iterator[Write | Edit | Move | Delete]:

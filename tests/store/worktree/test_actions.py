@@ -325,7 +325,23 @@ QUOTED = {"TargetFile": '"/w/a.py"', "TargetContent": '"old"', "ReplacementConte
         ("builtin_create_new_file", {"filepath": "a.py", "contents": "x"}, "write"),
         ("delete_file", {"target_file": "a.py"}, "delete"),
         ("Delete", {"path": "a.py"}, "delete"),
-        ("fs_write", {"command": "append", "path": "a.py", "new_str": "x"}, ""),
+        ("edit", {"path": "a.py", "before": "old", "after": "new"}, "edit"),
+        ("MultiEdit", {"file_path": "a.py", "changes": [{"old_str": "old", "new_str": "new"}]}, "edit"),
+        ("file_editor", {"command": "str_replace", "path": "a.py", "old_str": "old", "new_str": "new"}, "edit"),
+        ("write", {"command": "strReplace", "path": "a.py", "oldStr": "old", "newStr": "new"}, "edit"),
+        ("editToolCall", {"path": "a.py", "strReplace": {"oldText": "old", "newText": "new"}}, "edit"),
+        ("edit_file", {"path": "a.py", "mode": "edit", "edits": [{"old_text": "old", "new_text": "new"}]}, "edit"),
+        ("edit_file", {"path": "a.py", "mode": "write", "content": "x"}, "write"),
+        ("write", {"command": "create", "path": "a.py", "content": "x"}, "write"),
+        ("editor", {"path": "a.py", "new_text": "x"}, "write"),
+        ("edit", {"file_path": "a.py", "old_string": "", "new_string": "x"}, "write"),
+        ("deleteFile", {"targetFile": "a.py"}, "delete"),
+        ("fs_write", {"command": "append", "path": "a.py", "new_str": "x"}, "add"),
+        ("fsAppend", {"path": "a.py", "text": "x"}, "add"),
+        ("WriteFile", {"path": "a.py", "content": "x", "mode": "append"}, "add"),
+        ("write", {"command": "insert", "path": "a.py", "content": "x", "insertLine": 1}, "add"),
+        ("editor", {"path": "a.py", "new_text": "x", "insert_line": 3}, "add"),
+        ("fs_write", {"command": "undo", "path": "a.py"}, ""),
     ],
 )
 def test_tools_of_many_programs_change_files(tool: str, arguments: object, expected: str) -> None:
@@ -334,6 +350,7 @@ def test_tools_of_many_programs_change_files(tool: str, arguments: object, expec
         "edit": [Edit(path, (Change("old", "new"),))],
         "write": [Write(path, "x")],
         "delete": [Delete(path)],
+        "add": [Edit(path, (Change("", "x"),))],
         "": [],
     }
     assert actions(tool, arguments) == wanted[expected]
@@ -353,9 +370,59 @@ def test_tools_of_many_programs_change_files(tool: str, arguments: object, expec
         ("Execute", {"command": "cat /w/a.py"}),
         ("command_execution", "cat a.py"),
         ("terminal", {"command": "cat a.py", "cd": "/w"}),
+        ("exec", {"command": "cat a.py"}),
+        ("readFile", {"targetFile": "a.py"}),
     ],
 )
 def test_tools_of_many_programs_read_files(tool: str, arguments: object) -> None:
     [found] = actions(tool, arguments, "x\ny\n")
     assert isinstance(found, Read)
     assert (found.path, found.text.removesuffix("\n")) == ("/w/a.py", "x\ny")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "result", "expected"),
+    [
+        ("view", {"path": "a.py"}, "1. x\n2. \n3.   y", ("x\n\n  y", 1, 3)),
+        ("view", {"path": "a.py", "view_range": [4, 5]}, "4. x\n5. y", ("x\ny", 4, 0)),
+        ("view", {"path": "a.md"}, "1. x\n2. y\n\nEnd", ("1. x\n2. y\n\nEnd", 1, 4)),
+        ("read_file", {"path": "a.py"}, "File: a.py\nLines 1-2:\n1 | x\n2 |  y", ("x\n y", 1, 2)),
+        (
+            "read_files",
+            {"files": [{"path": "a.py", "start_line": 9, "end_line": 10}]},
+            '{\n  "query": "a.py:9-10",\n  "success": true\n}\n\n 9 | \tx\n10 | y',
+            ("\tx\ny", 9, 0),
+        ),
+        (
+            "developer__text_editor",
+            {"command": "view", "path": "a.py"},
+            "### a.py\n```py\n1: x\n2: y\n```\n",
+            ("x\ny", 1, 2),
+        ),
+        (
+            "read_file",
+            {"path": "a.py"},
+            "path: a.py\ncontent: x\ny\n\nlines_read: 2\nwas_truncated: False",
+            ("x\ny\n", 1, 3),
+        ),
+        (
+            "read_file",
+            {"path": "a.py", "offset": 4, "limit": 2},
+            "path: a.py\ncontent: x\ny\nlines_read: 2\nwas_truncated: False",
+            ("x\ny", 5, 0),
+        ),
+        ("read_file", {"path": "a.py"}, '{"content": "     1|x\\n     2|y", "total_lines": 2}', ("x\ny", 1, 2)),
+        ("Read", {"path": "a.py"}, '{"absolutePath": "/w/a.py", "content": "1: x\\n2: y"}', ("x\ny", 1, 2)),
+        ("Read", {"filepath": "a.py"}, "Content of /w/a.py:\nx\ny\n", ("x\ny\n", 1, 3)),
+        (
+            "read_file",
+            {"filePath": "a.py", "startLine": 1, "endLine": 2},
+            "File: `a.py`. Lines 1 to 2 (9 lines total): \n```py\nx\ny\n```",
+            ("x\ny", 1, 9),
+        ),
+    ],
+)
+def test_frames_of_many_programs(tool: str, arguments: object, result: str, expected: tuple[str, int, int]) -> None:
+    [found] = actions(tool, arguments, result)
+    assert isinstance(found, Read)
+    assert (found.text, found.first, found.total) == expected
