@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from fusefs.cli import load_msgspec
 from fusefs.cli.examples import examples_of
+from fusefs.cli.libraries import load_msgspec
 from fusefs.cli.output import echo
 
 # By what they are for: name, module, and the line that `convfs --help` shows, so that help need not import them.

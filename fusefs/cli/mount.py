@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from fusefs.cli.ahead import AHEAD
 from fusefs.cli.daemon import held_alone, in_background, loading, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
@@ -60,7 +61,6 @@ def mount(
     from fusefs.cli.main import explain
     from fusefs.cli.mounts import problems
     from fusefs.mount_table import ANSWER_SECONDS
-    from fusefs.tree.control import LOG
     from store.errors import ConvfsError
 
     for problem in problems():
@@ -81,6 +81,8 @@ def mount(
         else:
             in_background(partial(_serve, root, path, allow_other, ports, cwd), explain)
             if not _is_mounted(root, path, _START_SECONDS):
+                from fusefs.tree.control import LOG
+
                 raise ConvfsError(f"{path} was mounted, but its daemon has ended or does not answer: see {root / LOG}")
             echo(f"Mounted at {path}; `{command_line('umount', directory)}` unmounts.")
 
@@ -146,6 +148,9 @@ def _serve(
 ) -> None:
     """Mount and serve; ``watched_from`` is the working directory for watching sessions, None for not watching."""
     with loading():
+        from fusefs.cli.libraries import load_fuse
+
+        load_fuse()
         import trio
 
         from fusefs.cli.watch import watching
@@ -173,6 +178,7 @@ def _service(store: Store, mountpoint: Path, ports: _Ports) -> AbstractAsyncCont
         from store.service import address
         from store.service.server import Service, serving_beside
 
+    AHEAD.note()
     return serving_beside(
         Service(
             store,

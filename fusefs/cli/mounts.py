@@ -1,7 +1,6 @@
 """Mounted stores: where they are, whether they answer, and how to unmount them."""
 
 import os
-import shutil
 import stat
 import subprocess
 import time
@@ -28,7 +27,7 @@ def problems() -> Iterator[str]:
         )
     elif not os.access(DEVICE, os.R_OK | os.W_OK):
         yield f"{DEVICE} cannot be opened by this user: have root run `chmod 666 {DEVICE}`"
-    if not shutil.which("fusermount3"):
+    if not any(os.access(os.path.join(folder, "fusermount3"), os.X_OK) for folder in os.get_exec_path()):
         yield "fusermount3 is not installed: `sudo apt-get install fuse3` (or your system's fuse3 package)"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fusefs.cli.ahead import AHEAD
 from fusefs.cli.output import columns, echo, json_array, local_time
 from store import visible
 
@@ -126,6 +127,7 @@ def grep(
         if not words:
             raise click.UsageError("name a PATTERN")
         patterns, words = words[:1], words[1:]
+    click.get_current_context().call_on_close(AHEAD.note)
     from fusefs.daemon import operations
     from store.search.terms import term_of
 

@@ -4,12 +4,15 @@ The disk has all that must be known: a file without a newer report is to be impo
 files that an earlier one left.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import stat
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,8 +23,10 @@ from fusefs.tree.paths import IMPORT
 from store import visible
 from store.errors import ConvfsError, StoreFailed, told
 from store.filenames import NAME_MAX, cut
-from store.importing.drop import Drop, take, taken_before
 from store.paths import IMPORTED
+
+if TYPE_CHECKING:
+    from store.importing.drop import Drop
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +90,9 @@ class Imports:
         """Restore a file as it was imported, for its writer to continue at its end. Raises OSError."""
         if not path.is_relative_to(self._folder):
             return
+        # imported here, as below: most mounts import nothing
+        from store.importing.drop import taken_before
+
         try:
             earlier = taken_before(self._tree.store, path, self._apart)
             if earlier is None or earlier.size > _LARGEST_AGAIN:
@@ -123,6 +131,8 @@ class Imports:
         with ExitStack() as taking:
 
             def run() -> Drop:
+                from store.importing.drop import take
+
                 return taking.enter_context(take(self._tree.store, path, self._apart))
 
             taken = await trio.to_thread.run_sync(run)

@@ -7,7 +7,6 @@ mount's that has any. So they have modes, times and attributes, and survive a re
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -33,6 +32,7 @@ from fusefs.tree.resources import ResourceDirectory
 from fusefs.tree.tree import Tree
 from store.conversations.places import ASIDE
 from store.disk import durable, files
+from store.ids import hash_bytes
 from store.paths import MOUNT_ROOT, SCRATCH
 
 FIRST = 1 << 49
@@ -553,8 +553,7 @@ def _by_descriptor(fd: int) -> bytes:
 
 
 def _position(name: bytes) -> int:
-    digest = hashlib.blake2b(name, digest_size=_KEY_BYTES).digest()
-    return _FIRST_POSITION + int.from_bytes(digest)
+    return _FIRST_POSITION + int.from_bytes(hash_bytes(name)[:_KEY_BYTES])
 
 
 def _spelled(path: str) -> bytes:
@@ -562,5 +561,8 @@ def _spelled(path: str) -> bytes:
     name = quote(path, safe=" ", errors="surrogatepass").encode()
     if len(name) <= _NAME_MAX:
         return name
+    # imported here, as few are so long, and it loads all of OpenSSL
+    import hashlib
+
     digest = hashlib.blake2b(path.encode(errors="surrogatepass"), digest_size=16).hexdigest()
     return name[:_NAME_MAX] + b"~" + digest.encode()

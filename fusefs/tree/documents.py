@@ -10,7 +10,6 @@ from fusefs.text import transcript
 from fusefs.tree.node import DERIVED_FILE, FILE, LONG, SHORT, Attributes, File, OpenContent
 from fusefs.tree.view_node import ServedFile, ViewNode
 from fusefs.tree.waiting import Work, Workers
-from store.delivery.context import Context
 from store.errors import StoreBusy
 from store.events.conversation import Conversation
 from store.worktree.changes import file_changes
@@ -116,11 +115,14 @@ class ContextFile(ViewNode, File):
     def open(self) -> OpenContent:
         store, view = self.tree.store, self.view
         conversation = structs.replace(view.conversation, head=view.head)
-        return Drawn(
-            self.tree.workers,
-            lambda: Context(store.library, store.settings, conversation, _MESSAGES).document(),
-            view.check_read,
-        )
+
+        def draw() -> Iterator[bytes]:
+            # imported here, as few look at it
+            from store.delivery.context import Context
+
+            return Context(store.library, store.settings, conversation, _MESSAGES).document()
+
+        return Drawn(self.tree.workers, draw, view.check_read)
 
 
 class ChangesFile(ViewNode, File):

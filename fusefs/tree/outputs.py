@@ -1,6 +1,5 @@
 """``artifacts/`` and ``agents/``: the full outputs of tools and of agents, kept beside a conversation."""
 
-import hashlib
 from collections.abc import Mapping
 
 from fusefs.inodes import Place
@@ -11,7 +10,7 @@ from fusefs.tree.view_node import ViewDirectory, ViewNode
 from store.artifacts.names import Output, has_outputs, identity, kept_output, kept_outputs
 from store.errors import NotFound
 from store.events.conversation import AGENTS, ARTIFACTS, Outputs
-from store.ids import Hash
+from store.ids import Hash, hash_bytes
 
 PLACES = {Place.ARTIFACTS: ARTIFACTS, Place.AGENTS: AGENTS}
 
@@ -50,7 +49,7 @@ class OutputsDirectory(ViewDirectory, Listing):
 
     def _item(self, name: str, output: Output) -> Item:
         ino = self.tree.outputs.ino(Key(self.view_id, self.outputs, output.name))
-        digest = hashlib.blake2b(name.encode(), digest_size=_KEY_BYTES).digest()
+        digest = hash_bytes(name.encode())[:_KEY_BYTES]
         return Item(_FIRST_POSITION + int.from_bytes(digest), ino, _attributes(ino, output))
 
 

@@ -12,12 +12,14 @@ is a directory here, and a walk through all of them would ask about each. If the
 others can still be reached by name.
 """
 
+from __future__ import annotations
+
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 from fusefs.text.resource_names import resource_path
@@ -26,14 +28,15 @@ from fusefs.tree.paths import Paths, event_path
 from fusefs.tree.tree import FixedPath, Tree
 from fusefs.tree.view_node import FixedDirectory, NamesDirectory
 from fusefs.tree.waiting import Asked, Lately
-from store.backlinks import Backlinks
 from store.conversations.places import distinct
 from store.events.event import Kind
 from store.filenames import cut, safe_name, shown_name, unique
 from store.ids import Hash, now_ms
-from store.search.search import Hit
-from store.search.unread import Unread
 from store.store import Store
+
+if TYPE_CHECKING:
+    from store.backlinks import Backlinks
+    from store.search.search import Hit
 
 HITS = "hits.txt"
 
@@ -109,6 +112,9 @@ class Hits(Asked):
     """The hits of a query, as far as it has come: links by their names, and the lines of ``hits.txt``."""
 
     def __init__(self, tree: Tree, query: str) -> None:
+        # imported here, as is all that searches: most of what is asked of a mount is not a search
+        from store.search.unread import Unread
+
         self._tree = tree
         self._query = query
         self.links: dict[str, Found] = {}
@@ -225,7 +231,7 @@ class Uris:
     def __init__(self, store: Store) -> None:
         self.folders: dict[Parts, dict[str, tuple[str, ...]]] = {(): {}}
         """The names in each directory, and the URIs whose path each of these is."""
-        uris = Backlinks(store).uris(limit=_MOST_URIS + 1)
+        uris = _backlinks(store).uris(limit=_MOST_URIS + 1)
         self.is_whole = len(uris) <= _MOST_URIS
         for uri in uris[:_MOST_URIS]:
             *above, name = resource_path(uri).split("/")
@@ -258,7 +264,7 @@ def _holders(store: Store, parts: Parts, uris: Sequence[str], names: Collection[
     """Return links to the conversations and the events that hold what has a path. Called by a thread."""
     holdings = [
         (holding.conversation, holding.row)
-        for holding in islice(Backlinks(store).of_uris(uris, earlier=False), _MOST_EVENTS)
+        for holding in islice(_backlinks(store).of_uris(uris, earlier=False), _MOST_EVENTS)
         if holding.row is not None and holding.row.kind is not Kind.RECORD and holding.conversation.name
     ]
     held = {conversation.id: conversation for conversation, _row in holdings}
@@ -282,10 +288,17 @@ def _holders(store: Store, parts: Parts, uris: Sequence[str], names: Collection[
     return links
 
 
+def _backlinks(store: Store) -> Backlinks:
+    # imported here, as what searches is
+    from store.backlinks import Backlinks
+
+    return Backlinks(store)
+
+
 def _held_by(store: Store, digest: Hash) -> str:
     """Return the paths of what holds a content, a line each. Called by a thread."""
     paths = Paths(store)
-    told = (path for holding in Backlinks(store).of_content(digest, earlier=False) if (path := paths.holding(holding)))
+    told = (path for holding in _backlinks(store).of_content(digest, earlier=False) if (path := paths.holding(holding)))
     lines = list(islice(dict.fromkeys(islice(told, _MOST_EVENTS)), _MOST_TOLD + 1))
     if len(lines) > _MOST_TOLD:
         lines[-1] = f"… and more: convfs where {digest.hex()}"
@@ -302,7 +315,7 @@ class _Looked(Asked):
 
     def _looked(self) -> object:
         found = self._look()
-        self.is_whole = Backlinks(self._store).are_whole
+        self.is_whole = _backlinks(self._store).are_whole
         return found
 
 

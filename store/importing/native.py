@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -22,10 +22,7 @@ from store.conversations import branch
 from store.errors import Conflict, ConvfsError, DamageError, StoreBusy
 from store.events.conversation import EventRow
 from store.formats.core.format import Format, Source
-from store.importing.assembly import Edited, main_as_imported
-from store.importing.group import Group
 from store.importing.provenance import Imported, read_as
-from store.importing.session import SessionImport, Written
 from store.importing.snapshot import Snapshot, path_text, text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -155,6 +152,9 @@ class NativeFile:
     def _lay_out(self) -> None:
         if self._laid_out:
             return
+        # imported here, as is all that puts sessions together or imports them: to list them takes none of it
+        from store.importing.assembly import Edited, main_as_imported
+
         store, entry, imported = self._store, self.entry, self.imported
         edited = None if as_imported(entry) else Edited(store, entry, entry.imported_head, imported, outside=False)
         if imported.copied is not None or (edited and edited.deleted):
@@ -273,7 +273,7 @@ def begin(store: Store, format_: Format, path: Path, name: Path, data: bytes | P
     if not store.importing.acquire(blocking=False):
         raise StoreBusy("other sessions are being imported")
     try:
-        _run(store, format_, name, None, Written(path, time_ns, partial(_snapshot, store, data)))
+        _run(store, format_, name, None, path, time_ns, partial(_snapshot, store, data))
     finally:
         store.importing.release()
     found = store.catalogue.by_source(path_text(path))
@@ -297,7 +297,7 @@ def go_on(store: Store, format_: Format, file: NativeFile, name: Path, added: by
     ):
         # the last record itself goes on, or is not the last one in the file
         return write_anew(store, format_, file, name, b"".join((*file.pieces(), added)), time_ns)
-    _run(store, format_, name, entry, Written(file.name, time_ns, given, goes_on=cursor.offset > 0))
+    _run(store, format_, name, entry, file.name, time_ns, given, goes_on=cursor.offset > 0)
     return store.catalogue.entry(entry.id)
 
 
@@ -325,7 +325,7 @@ def write_anew(
     """
     entry = file.entry
     anew = not as_imported(entry)
-    _run(store, format_, name, entry, Written(file.name, time_ns, partial(_snapshot, store, data), anew=anew))
+    _run(store, format_, name, entry, file.name, time_ns, partial(_snapshot, store, data), anew=anew)
     return store.catalogue.entry(entry.id)
 
 
@@ -345,8 +345,23 @@ def _last(store: Store, file: NativeFile) -> tuple[bytes, bytes]:
     return store.blobs.part(turn.payload_hash, size - taken, taken), suffix
 
 
-def _run(store: Store, format_: Format, name: Path, known: ContextEntry | None, written: Written) -> None:
+def _run(
+    store: Store,
+    format_: Format,
+    name: Path,
+    known: ContextEntry | None,
+    path: Path,
+    time_ns: int,
+    given: Callable[[], Snapshot],
+    *,
+    goes_on: bool = False,
+    anew: bool = False,
+) -> None:
+    from store.importing.group import Group
+    from store.importing.session import SessionImport, Written
+
     group = Group(store)
+    written = Written(path, time_ns, given, goes_on=goes_on, anew=anew)
     SessionImport(store, group, format_, Source(format_.name, name, name), known, written).run(None)
     for error in group.commit():
         if error is not None:

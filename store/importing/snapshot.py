@@ -7,7 +7,6 @@ which nobody else can touch, is mapped.
 
 import mmap
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -253,7 +252,10 @@ def _read(file: BinaryIO, size: int) -> bytes:
 
 def _private_copy(source: BinaryIO, size: int, scratch: Path) -> mmap.mmap | None:
     """Copy up to ``size`` bytes and return them mapped; None if the file has none left."""
-    with tempfile.TemporaryFile(dir=scratch) as copy:
+    # imported here, as most are small
+    from tempfile import TemporaryFile
+
+    with TemporaryFile(dir=scratch) as copy:
         try:
             durable.reserve(copy.fileno(), size)
             done = 0

@@ -22,10 +22,10 @@ from fusefs.tree.native.paths import KEY, SIDECARS, Parts
 from fusefs.tree.router import Router
 from store.disk import durable
 from store.errors import ConvfsError, NotFound
-from store.importing.assembly import rewrite
 from store.importing.snapshot import path_text, text_path
 from store.index.catalogue import ContextEntry
 from store.paths import HIDDEN_COPY
+from store.store import Store
 
 _QUIET_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
@@ -156,7 +156,7 @@ class SharedFiles:
                 continue
             self._waiting.discard(file)
             self._busy = True
-            job = partial(rewrite, self._store, file, path, self._inodes.scratch.root, HIDDEN_COPY)
+            job = partial(_rewrite, self._store, file, path, self._inodes.scratch.root)
             before = os.stat(path)
             self._worker.later(job, partial(self._put, file, path, before), partial(self._failed, file, path))
             return
@@ -211,3 +211,10 @@ class SharedFiles:
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _rewrite(store: Store, file: int, path: Path, folder: Path) -> Path | None:
+    # imported here, as few files hold many conversations
+    from store.importing.assembly import rewrite
+
+    return rewrite(store, file, path, folder, HIDDEN_COPY)

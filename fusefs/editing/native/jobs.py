@@ -1,11 +1,12 @@
 """Jobs that import writes to a session's file into the store, and the worker that does them in a thread."""
 
+from __future__ import annotations
+
 import logging
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import trio
 from msgspec import Struct, field
@@ -24,6 +25,9 @@ from store.importing.snapshot import Snapshot, path_text
 from store.index.catalogue import ContextEntry
 from store.paths import HIDDEN_COPY, SCRATCH
 from store.store import Store
+
+if TYPE_CHECKING:
+    from tempfile import _TemporaryFileWrapper
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +89,13 @@ class AppendJob(SpoolJob):
         return native.go_on(self.store, self.format, self._lower, self.name, self._added, self._spool.time_ns)
 
 
+def _temporary(folder: Path, prefix: str) -> _TemporaryFileWrapper[bytes]:
+    # imported here, as most files are small
+    from tempfile import NamedTemporaryFile
+
+    return NamedTemporaryFile(dir=folder, prefix=prefix)
+
+
 class RewriteJob(SpoolJob):
     """Compares all of a spool with what the store has, and brings in what differs."""
 
@@ -95,7 +106,7 @@ class RewriteJob(SpoolJob):
             data = self._lower.read(0, self._base) + self._spool.written(self._base, self.end - self._base)
             return native.write_anew(self.store, self.format, now, self.name, data, time_ns)
         # writes to the file meanwhile are compared another time
-        with tempfile.NamedTemporaryFile(dir=self._spool.folder, prefix=COPY) as copy:
+        with _temporary(self._spool.folder, COPY) as copy:
             copy.writelines(pieces(self._lower.read, 0, self._base))
             copy.writelines(pieces(self._spool.written, self._base, self.end))
             copy.flush()
@@ -116,7 +127,7 @@ class Begin(UpTo):
         with self.name.open("rb") as file:
             if not self.is_large:
                 return self._begun(file.read(self.end))
-            with tempfile.NamedTemporaryFile(dir=self.store.root / SCRATCH, prefix=HIDDEN_COPY) as copy:
+            with _temporary(self.store.root / SCRATCH, HIDDEN_COPY) as copy:
                 copy.writelines(pieces(lambda _offset, size: file.read(size), 0, self.end))
                 copy.flush()
                 return self._begun(Path(copy.name))

@@ -4,11 +4,14 @@ Until then it is a scratch file at the same path on the disk. The kernel knows t
 programs that have it open go on writing.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -29,11 +32,14 @@ from store.errors import ConvfsError, StoreBusy, UsageError
 from store.formats.core.format import Format, Source
 from store.formats.core.look import read_head
 from store.formats.registry import format_named
-from store.importing.importer import Importer, ImportReport
 from store.importing.native import is_one_file
 from store.importing.snapshot import path_text
 from store.importing.walk import claim
 from store.index.catalogue import ContextEntry
+from store.store import Store
+
+if TYPE_CHECKING:
+    from store.importing.importer import ImportReport
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +117,7 @@ class NewSessions:
             if new.is_many and not new.busy and new.quiet.rests(now, _MANY_SECONDS):
                 new.busy, new.is_many = True, False
                 # it stays where it is
-                job = partial(Importer(self._store).run, [self._tree.native.on_disk(new.tool, new.parts)])
+                job = partial(_import, self._store, self._tree.native.on_disk(new.tool, new.parts))
                 self._worker.later(job, partial(self._imported, new), partial(self._gave_up, new))
 
     def settle(self, ino: int, *, everything: bool = False) -> None:
@@ -327,3 +333,10 @@ def _end(format_: Format, file: Path, size: int, *, is_open: bool) -> int:
         return 0 if is_open else size
     with file.open("rb") as opened:
         return last_line(reader(opened), 0, size)
+
+
+def _import(store: Store, path: Path) -> ImportReport:
+    # imported here, as few files hold many conversations
+    from store.importing.importer import Importer
+
+    return Importer(store).run([path])

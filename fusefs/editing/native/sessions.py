@@ -2,8 +2,6 @@
 
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -97,8 +95,11 @@ class Sessions:
         context = node.context
         target = self.writing.place(context)
         if source.status().st_nlink > 1:
+            # imported here, as few files have a second name
+            from shutil import copyfile
+
             copy = self._temporary()
-            shutil.copyfile(path, copy)
+            copyfile(path, copy)
             durable.remove(path)
             self._scratch.renumber(source)
             path = copy
@@ -185,7 +186,10 @@ class Sessions:
         return tool, parts
 
     def _temporary(self) -> Path:
-        number, name = tempfile.mkstemp(dir=self._scratch.root, prefix=HIDDEN_COPY)
+        # imported here, as most files of tools are sessions
+        from tempfile import mkstemp
+
+        number, name = mkstemp(dir=self._scratch.root, prefix=HIDDEN_COPY)
         os.close(number)
         return Path(name)
 

@@ -1,11 +1,23 @@
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.fusefs.tree.mounting import Mounted, add, assistant, can_mount, mounted, new_store, user, work_directory
+from fusefs.mount_table import mount_at
+from tests.fusefs.tree.mounting import (
+    PATIENCE,
+    Mounted,
+    add,
+    assistant,
+    can_mount,
+    mounted,
+    new_store,
+    user,
+    work_directory,
+)
 
 
 @pytest.fixture
@@ -16,6 +28,16 @@ def store_path() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="store-", dir=work_directory()))
     yield directory / "store"
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def mountpoint() -> Iterator[Path]:
+    """A directory to mount at; nothing is mounted there in the end."""
+    path = Path(tempfile.mkdtemp(prefix="mount-", dir=work_directory()))
+    yield path
+    if mount_at(path) is not None:
+        subprocess.run(["fusermount3", "-uz", str(path)], timeout=PATIENCE, check=False)
+    path.rmdir()
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from fusefs import mount
 from fusefs.mount_table import mount_at
 from store.errors import UsageError
 from store.paths import MOUNTS
-from tests.fusefs.tree.mounting import PATIENCE, Mounted, add, mounted, new_store, user, work_directory
+from tests.fusefs.tree.mounting import PATIENCE, Mounted, add, mounted, new_store, user
 
 
 @pytest.fixture
@@ -24,15 +22,6 @@ def filled(store_path: Path) -> Path:
     with new_store(store_path) as store:
         add(store, [user("hello")])
     return store_path
-
-
-@pytest.fixture
-def mountpoint() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="mount-", dir=work_directory()))
-    yield path
-    if mount_at(path) is not None:
-        subprocess.run(["fusermount3", "-uz", str(path)], timeout=PATIENCE, check=False)
-    path.rmdir()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
