@@ -8,11 +8,10 @@ from store.errors import UsageError
 from store.events.conversation import EventRow
 from store.events.event import DELETED, Replacement
 from store.formats.core.editing import Lens, check_intact
-from store.formats.core.json_view import object_in
+from store.formats.core.json_view import object_in, texts_in
 from store.formats.core.lens import CallLink
 from store.formats.core.removal import without_links
 from store.formats.core.splices import put, spell
-from store.formats.core.twins import texts_in
 from store.store import Store
 
 _OF_TOOL_USE = ("parentToolUseID", "parent_tool_use_id", "sourceToolUseID", "toolUseID", "tool_use_id")
@@ -105,7 +104,7 @@ def _renamed(payload: bytes, renamed: Mapping[str, str]) -> bytes:
 
 def _named_calls(payload: bytes) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the texts that may be the id of a call, each with its place."""
-    for path, text in list(texts_in(object_in(payload), ())):
+    for path, text in list(texts_in(object_in(payload))):
         key = next((step for step in reversed(path) if isinstance(step, str)), "")
         if key in _NAMES_A_CALL:
             yield path, text

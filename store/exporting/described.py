@@ -25,11 +25,9 @@ from store.exporting.sessions import NewSession, SessionTarget, seen_from, start
 from store.exporting.steps import OF_THE_MODEL, Step
 from store.exporting.target import ExportJob
 from store.formats.claude_code.session import folder_name
-from store.formats.core import templates
-from store.formats.core.composing import NO_PARTICULARS, Particulars
+from store.formats.core.composing import NO_PARTICULARS, Particulars, Template, recorded
 from store.formats.core.format import Format
 from store.formats.core.json_view import JsonObject, as_list, is_object, value_at
-from store.formats.core.templates import Template
 from store.formats.core.times import milliseconds
 from store.formats.declared.description import KINDS, Write, places
 from store.formats.declared.format import DeclaredFormat
@@ -159,7 +157,7 @@ class _Records:
             "last": self._last,
             "uuid": lambda: uuid5(session.id, f"{unique}.{next(numbers)}"),
         }
-        return templates.record(template, kind, text, self._ms, more, **about | other)
+        return recorded(template, kind, text, self._ms, more, **about | other)
 
     def _of_step(
         self, step: Step, kind: Kind, text: str, more: Particulars = NO_PARTICULARS, **other: object

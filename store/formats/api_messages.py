@@ -22,12 +22,14 @@ from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.core.blocks import document_in, document_in_base64
 from store.formats.core.chat_messages import (
+    WRITES,
     ChatLens,
     first_request,
     gather,
     gather_answer,
     gather_message,
     is_message,
+    new_message,
     shown,
 )
 from store.formats.core.composing import Particulars
@@ -37,7 +39,6 @@ from store.formats.core.json_cuts import Choice, RecordCut, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, decode, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
-from store.formats.core.new_messages import WRITES, new_message
 from store.formats.core.token_counts import counted
 
 MESSAGES = ("messages", "contents", "input")

@@ -17,19 +17,16 @@ from msgspec import Struct, field
 
 from store.errors import UsageError
 from store.events.event import Block, BlockType, Kind, ValuePath
-from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, listed_links, numbered
 from store.formats.core.chat_messages import CALLS
-from store.formats.core.composing import Particulars
+from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.export_format import ExportFormat, Node
 from store.formats.core.format import About, Titled, first_line
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, texts_in
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
-from store.formats.core.templates import Template
 from store.formats.core.times import in_iso, milliseconds
-from store.formats.core.twins import texts_in
 
 _FROM_MODELS = (Kind.ASSISTANT, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT)
 _SENDERS = {**dict.fromkeys(_FROM_MODELS, "assistant"), Kind.USER: "human"}
@@ -248,7 +245,7 @@ class ClaudeAiLens(JsonLens):
             "start_timestamp": time,
             "stop_timestamp": time,
             "flags": None,
-            **templates.record(_NEW.get(kind, _NEW_TEXT), kind, text, now_ms, more, "toolu_"),
+            **recorded(_NEW.get(kind, _NEW_TEXT), kind, text, now_ms, more, "toolu_"),
         }
         message: JsonObject = {
             "uuid": str(uuid.uuid4()),

@@ -13,16 +13,14 @@ import msgspec
 from msgspec import structs
 
 from store.events.event import Kind, ValuePath
-from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, document_blocks
-from store.formats.core.composing import Particulars
+from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.format import first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, View, unknown_record
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.msgpack_view import Field, Schema
-from store.formats.core.templates import Template
 from store.formats.core.times import milliseconds
 
 
@@ -283,7 +281,7 @@ class ConversationItemLens(JsonLens):
                 yield output, new
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        said = templates.record(_NEW[kind], kind, text, now_ms, more)
+        said = recorded(_NEW[kind], kind, text, now_ms, more)
         return msgspec.json.encode({"status": "complete", "timestamp": now_ms, **said})
 
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from store.errors import UsageError
-from store.events.event import Block, BlockType, Kind, ValuePath
+from store.events.event import Block, Kind, ValuePath
 from store.formats.core import sqlite
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
@@ -260,8 +260,7 @@ def _add_attachment(row: JsonObject, path: ValuePath, into: Gathered) -> None:
         return
     name = as_text(cells.get("path")).rpartition("/")[2] or f"{len(into.resources) + 1}.{suffix_of(mime)}"
     uri = f"attachment:{scalar(as_object(row.get('key')).get('id')) or 'file'}/{name}"
-    shape: BlockType = "image" if mime.startswith("image/") else "resource"
-    into.attach(data, uri, mime, (*path, "blobs", "content"), shape=shape, encoding="base64")
+    into.attach(data, uri, mime, (*path, "blobs", "content"), encoding="base64")
 
 
 _COLUMNS = {

@@ -181,10 +181,9 @@ def _loaded(name: str, _family: str, module: str, class_name: str) -> Format:
 @cache
 def _described(page: Path, _written_ns: int, _size: int) -> Format:
     # a watcher imports all the time, and a page that nobody has written to says what it said
-    from store.formats.declared.database import DeclaredDatabase
+    from store.formats.declared.database import DeclaredDatabase, DeclaredExport
     from store.formats.declared.deltas import DeclaredDeltas
     from store.formats.declared.description import read_file
-    from store.formats.declared.export import DeclaredExport
     from store.formats.declared.format import DeclaredFormat
 
     said = read_file(page)

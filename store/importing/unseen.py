@@ -10,7 +10,7 @@ from itertools import islice
 from msgspec import Struct
 
 from store.events.event import Event, Kind
-from store.formats.core.json_view import sentence_in, texts_in
+from store.formats.core.json_view import first_texts, sentence_in
 
 _FEWEST = 5
 """Fewer texts than this tell nothing."""
@@ -35,7 +35,7 @@ def glimpse(event: Event) -> Glimpse:
     """Return what is known of the texts of an event."""
     if event.kind is not Kind.RECORD:
         return Glimpse(tuple(_beginning(text) for text in _texts(event)))
-    told = ((_beginning(text), sentence_in(text)) for text in texts_in(event.native) if " " in text)
+    told = ((_beginning(text), sentence_in(text)) for text in first_texts(event.native) if " " in text)
     return Glimpse((), tuple((beginning, words) for beginning, words in told if words))
 
 

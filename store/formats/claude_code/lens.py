@@ -17,17 +17,15 @@ from store.events.event import Kind, ValuePath
 from store.events.usage import Usage
 from store.formats.claude_code import messages, notes
 from store.formats.claude_code.messages import READ_FILE
-from store.formats.core import templates
 from store.formats.core.chat_messages import room
-from store.formats.core.composing import Particulars
+from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens, Twins
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, value_at
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, texts_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Header, Places, Shown, View, bookkeeping
 from store.formats.core.removal import links_of_message
-from store.formats.core.templates import Template
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted, dollars
-from store.formats.core.twins import carried, carried_to_numbered, texts_in
+from store.formats.core.twins import carried, carried_to_numbered
 
 _COPIED = ("userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "agentId", "slug")
 _NO_TOKENS = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
@@ -80,7 +78,7 @@ _NEW: dict[Kind, Template] = {
 def _said(kind: Kind, text: str, more: Particulars) -> JsonObject:
     if kind is Kind.CONFIG:
         return {"type": "attachment", "attachment": _configuration(text, more)}
-    return templates.record(_NEW[kind], kind, text, 0, more, "toolu_")
+    return recorded(_NEW[kind], kind, text, 0, more, "toolu_")
 
 
 def _configuration(text: str, more: Particulars) -> JsonObject:

@@ -22,8 +22,7 @@ import msgspec
 from store.content import zstd
 from store.errors import UsageError
 from store.formats.codex.items import is_injected, plain_text
-from store.formats.codex.lens import CodexLens
-from store.formats.codex.records import Said, is_line, is_own, said
+from store.formats.codex.lens import CodexLens, Said, is_line, is_own, said
 from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_cuts import LITERAL, choice_of, cut_spans

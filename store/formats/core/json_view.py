@@ -11,6 +11,7 @@ import mmap
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import TypeGuard
 
 import msgspec
@@ -112,19 +113,22 @@ _words = re.compile(r"[^\W\d_]{2,}(?:[,;:]? [^\W\d_]{1,20}){3}").search
 """Four words in a row: so is every sentence, and hardly any path, id or line of code."""
 
 
-def texts_in(value: object) -> Iterator[str]:
-    """Yield the texts in a parsed value, up to 200 of them."""
-    waiting = [value]
-    left = _MOST_TEXTS
-    while waiting and left:
-        value = waiting.pop()
-        if isinstance(value, str):
-            left -= 1
-            yield value
-        elif isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
+def texts_in(value: object, path: ValuePath = ()) -> Iterator[tuple[ValuePath, str]]:
+    """Yield every text in a parsed value that stands at ``path``, with its place, in order."""
+    pending: list[tuple[ValuePath, object]] = [(path, value)]
+    while pending:
+        place, item = pending.pop()
+        if isinstance(item, str):
+            yield place, item
+        elif isinstance(item, dict):
+            pending += reversed([((*place, key), inner) for key, inner in item.items()])
+        elif isinstance(item, list):
+            pending += reversed([((*place, at), inner) for at, inner in enumerate(item)])
+
+
+def first_texts(value: object) -> Iterator[str]:
+    """Yield the first 200 texts in a parsed value."""
+    return (text for _place, text in islice(texts_in(value), _MOST_TEXTS))
 
 
 def sentence_in(text: str) -> str:
@@ -134,7 +138,7 @@ def sentence_in(text: str) -> str:
 
 def has_sentence(value: object) -> bool:
     """Return whether there is prose in a parsed value."""
-    return any(map(sentence_in, texts_in(value)))
+    return any(map(sentence_in, first_texts(value)))
 
 
 def value_at(value: object, path: ValuePath) -> object:

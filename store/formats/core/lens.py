@@ -200,12 +200,13 @@ class Gathered(Struct, gc=False):
         mime: str,
         path: ValuePath = (),
         *,
-        shape: BlockType = "resource",
+        shape: BlockType | None = None,
         name: str = "",
         encoding: Literal["json", "base64"] = "json",
     ) -> None:
-        """Add an attachment: a block, and the resource that it shows."""
+        """Add an attachment: a block, and the resource that it shows; without a ``shape``, an image by its type."""
         text, data = (content, None) if isinstance(content, str) else (None, content)
+        shape = shape or ("image" if data is not None and mime.startswith("image/") else "resource")
         self.said += 1
         self.blocks.append(Block(shape, text, data, name, uri, mime, path, encoding))
         self.resources.append(Resource(uri, mime, content, path, encoding))

@@ -11,6 +11,7 @@ from itertools import islice
 from operator import eq
 
 from store.events.event import ValuePath
+from store.formats.core.json_view import texts_in
 
 _WRAPPING = "<tool_use_error>", "</tool_use_error>"
 _ERROR = "Error: "
@@ -61,19 +62,6 @@ def standing_in(text: str, said: str) -> tuple[str, str] | None:
         # the line that a last newline begins has no number
         run = _numbered_run(lines, plain[:-1])
     return None if run is None else ("\n".join(lines[: run[0]]), "\n".join(lines[run[1] :]))
-
-
-def texts_in(value: object, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
-    """Yield every text in a parsed value that stands at ``path``, with its place, in order."""
-    pending: list[tuple[ValuePath, object]] = [(path, value)]
-    while pending:
-        place, item = pending.pop()
-        if isinstance(item, str):
-            yield place, item
-        elif isinstance(item, dict):
-            pending += reversed([((*place, key), inner) for key, inner in item.items()])
-        elif isinstance(item, list):
-            pending += reversed([((*place, at), inner) for at, inner in enumerate(item)])
 
 
 LONG = 20

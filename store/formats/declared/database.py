@@ -1,4 +1,4 @@
-"""A described format whose sessions are rows of a database."""
+"""A described format whose sessions are rows of a database, or stand in a file of JSON that is exported from one."""
 
 import os
 import sqlite3
@@ -14,30 +14,28 @@ from msgspec.structs import replace
 
 from store.errors import UsageError
 from store.events.event import ValuePath
-from store.formats.core import sqlite
+from store.formats.core import documents, sqlite
 from store.formats.core.editing import Lens
 from store.formats.core.export_format import Node, ways
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
-from store.formats.core.json_view import as_list, as_object, as_text, decode, object_in, place, value_at, value_in
-from store.formats.core.look import Look
+from store.formats.core.json_view import (
+    as_list,
+    as_object,
+    as_text,
+    decode,
+    is_object,
+    object_in,
+    place,
+    value_at,
+    value_in,
+)
+from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
-from store.formats.core.sqlite import (
-    Begins,
-    DatabaseFormat,
-    Found,
-    News,
-    Row,
-    cells_of,
-    columns_of,
-    dictionaries,
-    encode_row,
-    quoted,
-    unpacked,
-)
+from store.formats.core.sqlite import Begins, DatabaseFormat, Found, News, Row, cells_of, columns_of, encode_row, quoted
 from store.formats.core.times import time_of
-from store.formats.declared.description import Database, Description
+from store.formats.declared.description import Database, Description, Fits
 from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, on_one_line, units
@@ -251,7 +249,7 @@ def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
 
 
 def _document_in(held: object) -> bytes | None:
-    text = unpacked(held) if isinstance(held, bytes) else held
+    text = sqlite.unpacked(held) if isinstance(held, bytes) else held
     return on_one_line(text) if isinstance(text, str) else None
 
 
@@ -348,8 +346,8 @@ class Sessions(Struct):
         columns = columns_of(database, said.sessions)
         every = self.query(database)
         one = f"SELECT * FROM ({every}) WHERE {quoted(self._named)} IS ?1"
-        chosen = (row for name in only or () for row in dictionaries(database, one, name))
-        for found in dictionaries(database, every) if only is None else chosen:
+        chosen = (row for name in only or () for row in sqlite.dictionaries(database, one, name))
+        for found in sqlite.dictionaries(database, every) if only is None else chosen:
             if said.document and (document := _document_in(found.get(said.document))) is not None:
                 for where, unit in units(document, said.each):
                     for line in self.inside(found, columns, where, unit, begun):
@@ -387,7 +385,7 @@ class Sessions(Struct):
             f"SELECT * FROM {quoted(said.messages)} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
         )
         documents, wanted = frozenset(said.documents), list[str]()
-        for row in dictionaries(database, query, session[said.id]):
+        for row in sqlite.dictionaries(database, query, session[said.id]):
             wanted = wanted or [column for column in row if column in columns]
             yield cells_of(said.messages, row, self._key, wanted, documents=documents)
 
@@ -509,3 +507,74 @@ def _node(item: Item, follows: str) -> Node:
     said = object_in(item.json)
     time = said.get("timestamp")
     return Node(item.key or as_text(said.get("id")), as_text(said.get(follows)), time if isinstance(time, int) else 0)
+
+
+class DeclaredExport(DeclaredDatabase):
+    """The tool that a description describes; its exports are a list of sessions' rows, or one document alone."""
+
+    def __init__(self, said: Description) -> None:
+        super().__init__(said)
+        self._fits = [Fits(one).holds for one in said.detect]
+
+    def claim(self, look: Look) -> Source | None:
+        if look.is_folder or not look.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+            return super().claim(look)
+        found = any(fits(look.document) for fits in self._fits)
+        return Source(self.name, look.path, look.path) if found else None
+
+    def rendition(self, source: Source, scratch: Path) -> Path | None:
+        if not _is_export(source.main):
+            return super().rendition(source, scratch)
+        return sqlite.write_lines(self._rows(_document_of(source.main)), scratch, source.main)
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        if not _is_export(original):
+            super().restore(original, rendition, target)
+            return
+        before = _document_of(original)
+        with rendition.open("rb") as file:
+            found = [sqlite.decode_row(line) for line in self.folded(file, lambda _row, _column: before)]
+        [column] = {kind.said.document for kind in self.kinds}
+        after = bytes(found[0].json[column]) if found else b"[]"
+        text = original.read_bytes()
+        was, now = documents.parse(before.decode()), documents.parse(after.decode())
+        target.write_bytes(text if was == now else documents.carried(text, (), was, now))
+
+    def _rows(self, document: bytes) -> Iterator[Row]:
+        """Yield the lines of an export: of rows with a document, or of a document alone."""
+        [kind] = self.kinds
+        column = kind.said.document
+        begun = 0
+        whole = decode(document)
+        for where, row in _sessions(whole.value if whole else None, column):
+            unit = document[slice(*locate(document, where))]
+            for line in kind.inside(row, frozenset(), ".".join(map(str, where)), unit, begun):
+                begun += line.begins is not None
+                yield line
+
+
+def _is_export(path: Path) -> bool:
+    with open_regular(path) as file:
+        return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+
+
+def _document_of(path: Path) -> bytes:
+    """Return a file of JSON on one line. Raises UsageError for one that is none, or is too large."""
+    found = on_one_line(read_document(path).decode("utf-8-sig", "replace"))
+    if found is None:
+        raise UsageError(f"{path.name} is no JSON that can be read: repair or export it again")
+    return found
+
+
+def _sessions(whole: object, column: str) -> Iterator[tuple[ValuePath, dict[str, object]]]:
+    for at, one in enumerate(as_list(whole)):
+        row = as_object(one)
+        if is_object(row.get(column)):
+            yield (at, column), dict(row)
+        elif row:
+            yield (at,), {column: row}
+    if is_object(whole):
+        if is_object(whole.get(column)):
+            yield (column,), dict(whole)
+        else:
+            yield (), {column: whole}

@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from store.events.event import Block, BlockType, Kind, ValuePath
+from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage, combined
-from store.formats.core import templates
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
     ROLES,
@@ -20,7 +19,7 @@ from store.formats.core.chat_messages import (
     room,
     shown,
 )
-from store.formats.core.composing import Particulars
+from store.formats.core.composing import Particulars, filled, recorded
 from store.formats.core.documents import new_record
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import (
@@ -354,8 +353,7 @@ def _image(said: Image) -> Adder:
             into.text(found, path + at, said.label or "file")
         else:
             uri = f"attachment:{as_text(read_id(value)) or 'part'}/{as_text(read_name(value)) or 'file'}"
-            shape: BlockType = "image" if mime.startswith("image/") else "resource"
-            into.attach(data, uri, mime, path + at, shape=shape, name=said.label, encoding=encoding)
+            into.attach(data, uri, mime, path + at, name=said.label, encoding=encoding)
 
     return add
 
@@ -467,7 +465,7 @@ class DeclaredLens(JsonLens):
         if path in view.lists:
             for one in view.parts.all:
                 if one.new and one.thinks == (name == "thinking"):
-                    return templates.filled(one.new, {"text": text})
+                    return filled(one.new, {"text": text})
         return None
 
     def room(self, record: JsonObject) -> ValuePath | None:
@@ -485,7 +483,7 @@ class DeclaredLens(JsonLens):
 
     def made(self, kind: Kind, text: str, now_ms: int, more: Particulars, **other: object) -> JsonObject:
         """Return the record that an event becomes, by its template; ``other`` are further values for that."""
-        return templates.record(self._new[kind], kind, text, now_ms, more, **other)
+        return recorded(self._new[kind], kind, text, now_ms, more, **other)
 
 
 def titles_in(blocks: Sequence[Block]) -> str:

@@ -15,12 +15,10 @@ from msgspec import structs
 from store.errors import UsageError
 from store.events.event import EventEdit, Kind, ValuePath
 from store.events.usage import Tokens, Usage
-from store.formats.core import templates
-from store.formats.core.composing import Particulars
+from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
 from store.formats.core.lens import Before, CallLink, Header, Places, Shown
-from store.formats.core.templates import Template
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
@@ -171,7 +169,7 @@ class PiLens(JsonLens):
             raise UsageError("no note can be written in pi here: it labels an entry by its id; write user or system")
         earlier = as_object(before.get("message"))
         model = {key: as_text(earlier.get(key)) or usual for key, usual in NO_MODEL.items()}
-        said = templates.record(_NEW[kind], kind, text, now_ms, more, model=model, **{"from": parent or "root"})
+        said = recorded(_NEW[kind], kind, text, now_ms, more, model=model, **{"from": parent or "root"})
         line: JsonObject = {"type": said.pop("type")}
         # sessions of version 1 are no trees: their lines have no ids
         if parent or _is_tree(before):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from store.errors import UsageError
-from store.events.event import Block, BlockType, Compaction, Kind, ValuePath
+from store.events.event import Block, Compaction, Kind, ValuePath
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar
 from store.formats.core.lens import BOOKKEEPING, Before, Gathered, Header, Shown, View, bookkeeping, unknown_record
@@ -180,8 +180,7 @@ def _attach(attached: JsonObject, path: ValuePath, content: PiContent) -> None:
         return
     name = as_text(attached.get("fileName")) or "file"
     uri, mime = f"attachment:{content.owner or 'line'}/{name}", as_text(attached.get("mimeType")) or mime_of(name)
-    shape: BlockType = "image" if mime.startswith("image/") else "resource"
-    content.attach(data, uri, mime, (*path, "content"), shape=shape, encoding="base64")
+    content.attach(data, uri, mime, (*path, "content"), encoding="base64")
 
 
 _VIEWS: dict[str, Callable[[JsonObject, PiContent], Shown]] = {
