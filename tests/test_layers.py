@@ -23,7 +23,7 @@ LAYERS = (
     ("store.commit", "store.shared"),
     ("store.conversations",),
     ("store.upkeep",),
-    ("store.texts",),
+    ("store.results", "store.texts"),
     ("store.artifacts",),
     ("store.exporting.dialogue", "store.exporting.steps"),
     ("store.worktree",),

@@ -14,7 +14,7 @@ from typing import NoReturn
 from fusefs.text.grammar import HEAD_LINE, OPENING_FENCE, is_plain, quote, scalar
 from fusefs.text.parse import Field, ParsedBlock, ParseError, Value, parse_event, shorten
 from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, NewBlock
-from store.formats.core.results import to_texts, with_documents
+from store.results import to_texts, with_documents
 
 _ADDABLE = frozenset({"tool", "is_error", "model", "stop_reason", "api_error", "level", "default", "timestamp"})
 """Fields that a head may get, numbered ones (``is_error_2``) too; whether it can in a certain event, its lens says."""

@@ -13,7 +13,7 @@ from fusefs.text.resource_names import lines_of, numbered_path, resource_path
 from store.errors import ConvfsError
 from store.events.conversation import Conversation, Drawn, EventRow, Link, Sizes
 from store.events.event import Block, Event, Kind, utf8
-from store.formats.core.results import with_documents
+from store.results import with_documents
 
 _RESOURCES = "../resources/"
 _BLOBS = "../../../../.convfs/blobs/"

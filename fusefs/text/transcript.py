@@ -45,8 +45,8 @@ from store.events.conversation import Conversation, EventRow, Link
 from store.events.event import Block, Event, Kind, utf8
 from store.exporting.steps import Step, steps_of
 from store.formats.core.json_view import pretty
-from store.formats.core.results import may_be_document, with_documents
 from store.index.catalogue import ContextEntry
+from store.results import may_be_document, with_documents
 from store.visible import UNSEEN
 from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Task, Tasks, Write, asked_of
 from store.worktree.changes import diff_of

@@ -21,7 +21,7 @@ from fusefs.text.transcript import HEADING, TITLE, Part
 from store.events.conversation import Conversation, called_before
 from store.events.event import BlockEdit, Event, EventEdit, FieldEdit, Kind
 from store.formats.core.json_view import as_object, decode, pretty
-from store.formats.core.results import to_texts
+from store.results import to_texts
 
 # Others need more than a text, and are written as files of their own.
 _NEW = (Kind.USER, Kind.ASSISTANT, Kind.SYSTEM, Kind.REASONING, Kind.QUESTION, Kind.SUMMARY, Kind.NOTE)

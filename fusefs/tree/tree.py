@@ -46,11 +46,11 @@ from store.errors import ConvfsError, NotFound
 from store.events.conversation import Conversation, EventRow, Outputs, Version
 from store.events.event import Event, Kind
 from store.filenames import Named, safe_name
-from store.formats.core.results import with_documents
 from store.ids import Hash, now_ms
 from store.index.catalogue import ContextEntry
 from store.index.views import Run
 from store.paths import SCRATCH
+from store.results import with_documents
 from store.store import Store
 from store.worktree.known_files import FileRow
 

@@ -12,7 +12,7 @@ from store.events.event import Block, Event, Kind, Resource
 from store.formats.core.blocks import DEEPEST
 from store.formats.core.json_view import as_object, as_text, decode, is_object
 from store.formats.core.media import plain_text
-from store.formats.core.results import of_call
+from store.results import of_call
 
 _PLACEHOLDER = "$block"
 _steps = re.compile(r"\.([^.\[\]]*)|\[(\d+)\]").findall

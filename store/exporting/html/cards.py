@@ -12,8 +12,8 @@ from store.exporting.html.text import Ink, clean, diff, language_of
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object, is_object
 from store.formats.core.media import suffix_of
-from store.formats.core.results import drawn_blocks
 from store.formats.core.times import local
+from store.results import drawn_blocks
 from store.worktree.actions import command_of, is_shell, script_of
 from store.worktree.briefs import Brief, brief_of
 from store.worktree.changes import FileChange, diff_of

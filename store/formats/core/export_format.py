@@ -159,8 +159,6 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
     the last; circles) are in the first branch, after the node before them.
     """
     last = {node.id: at for at, node in enumerate(nodes) if node.id}
-    if (way := _only_way(nodes, last, current)) is not None:
-        return [TreeBranch(way)]
     tree = _Tree(nodes, last)
     leaf = last.get(current, -1)
     if leaf not in tree.above:
@@ -189,16 +187,6 @@ def ways(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
     """Return :func:`branches`; where no node follows another, they follow in order."""
     linked = any(node.parent for node in nodes)
     return branches(nodes, current) if linked else [TreeBranch(list(range(len(nodes))))]
-
-
-def _only_way(nodes: Sequence[Node], last: dict[str, int], current: str) -> list[int] | None:
-    """Return the way to the node ``current`` if all nodes are on it, as they mostly are."""
-    way: list[int] = []
-    at = last.get(current, -1)
-    while at >= 0 and len(way) < len(nodes):
-        way.append(at)
-        at = last.get(nodes[at].parent, -1)
-    return way[::-1] if len(way) == len(nodes) > 0 and at < 0 else None
 
 
 def _with_others(way: list[int], others: list[int]) -> list[int]:

@@ -35,7 +35,7 @@ from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
 from store.formats.core.sqlite import Begins, DatabaseFormat, Found, News, Row, cells_of, columns_of, encode_row, quoted
 from store.formats.core.times import time_of
-from store.formats.declared.description import Database, Description, Fits
+from store.formats.declared.description import Database, Description, Fits, listed
 from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
 from store.formats.declared.inside import Item, cut, filled, on_one_line, units
@@ -253,22 +253,18 @@ def _document_in(held: object) -> bytes | None:
     return on_one_line(text) if isinstance(text, str) else None
 
 
-def _columns(spelled: str | list[str]) -> tuple[str, ...]:
-    return (spelled,) if isinstance(spelled, str) else tuple(spelled)
-
-
 class Sessions(Struct):
     """One way in which a database holds sessions."""
 
     said: Database
 
     @property
-    def _own(self) -> tuple[str, ...]:
-        return _columns(self.said.own or self.said.id)
+    def _own(self) -> list[str]:
+        return listed(self.said.own or self.said.id)
 
     @property
-    def _key(self) -> tuple[str, ...]:
-        return _columns(self.said.key)
+    def _key(self) -> list[str]:
+        return listed(self.said.key)
 
     def schemas(self) -> Iterator[Mapping[str, Set[str]]]:
         """Yield the tables that it needs, with columns."""
@@ -409,8 +405,8 @@ class Sessions(Struct):
         key = str(told(said.id) or otherwise)
         if parent := as_text(told(said.parent)):
             extra |= {"agent": key, "parent_session": parent}
-        title = next(filter(None, (first_line(as_text(told(one))) for one in _columns(said.title))), "")
-        started = next(filter(None, (time_of(told(one)) for one in _columns(said.started))), 0)
+        title = next(filter(None, (first_line(as_text(told(one))) for one in listed(said.title))), "")
+        started = next(filter(None, (time_of(told(one)) for one in listed(said.started))), 0)
         return Begins(key, title=title, project=last_part(directory), started_ms=started, extra=extra)
 
     def _session(self, row: Found, columns: Set[str], begins: Begins, **about: str | bool) -> Row:

@@ -22,7 +22,7 @@ from fusefs.tree.tree import Tree
 from store.errors import UsageError
 from store.events.conversation import Conversation, EventRow
 from store.events.event import DELETED, Block, Event, Kind
-from store.formats.core.results import with_documents
+from store.results import with_documents
 from store.store import Store
 
 NEW = "Said by hand"

@@ -15,8 +15,8 @@ from fusefs.text.render import render_event
 from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Kind, NewBlock, utf8
 from store.formats.core.format import Source
 from store.formats.core.look import Look
-from store.formats.core.results import with_documents
 from store.formats.registry import FORMATS, lens_for
+from store.results import with_documents
 from tests.fusefs.text import strategies
 from tests.store.formats.earlier import Earlier
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from store.events.event import Block, BlockEdit, Event, EventEdit, Kind
 from store.formats.core.json_view import decode
-from store.formats.core.results import to_texts, with_documents
 from store.formats.registry import format_named, lens_for
+from store.results import to_texts, with_documents
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import edit_of
 from tests.store.formats.test_json_view import JSON
