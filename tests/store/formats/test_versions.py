@@ -14,7 +14,7 @@ from store.importing.trial import tried
 from store.store import Store
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import check_text_edit
-from tests.store.importing.sessions import native
+from tests.store.importing.sessions import by_source, exported, native
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(64))).decode()
 URL = f"data:image/png;base64,{PNG}"
@@ -59,6 +59,11 @@ def qwen(subtype: str, **payload: object) -> dict[str, object]:
 
 def copilot(what: str, **data: object) -> dict[str, object]:
     return {"type": what, "data": data, "id": "e", "timestamp": "2026-03-05T19:31:54Z"}
+
+
+def kimi(role: str, text: str, origin: object) -> dict[str, object]:
+    message = {"role": role, "content": [{"type": "text", "text": text}], "toolCalls": [], "origin": origin}
+    return {"type": "context.append_message", "message": message, "time": 1_772_739_114_000}
 
 
 CALLED = {"id": "c1", "type": "function", "function": {"name": "grep", "arguments": '{"q": 1}'}}
@@ -532,6 +537,110 @@ CASES: dict[str, Case] = {
         "assistant",
         [("thinking", ""), ("", "So.")],
     ),
+    "a call in VS Code whose messages are texts": (
+        "vscode-chat",
+        {
+            "kind": "toolInvocationSerialized",
+            "toolCallId": "c",
+            "toolId": "run",
+            "invocationMessage": "Running it",
+            "pastTenseMessage": {"value": "Ran it"},
+        },
+        "call run",
+        [("past", "Ran it"), ("message", "Running it")],
+    ),
+    "a thought in VS Code": (
+        "vscode-chat",
+        {"kind": "thinking", "value": ["Which", "one?"], "generatedTitle": "Choosing"},
+        "reasoning",
+        [("", "Which"), ("", "one?"), ("subject", "Choosing")],
+    ),
+    "an answer in VS Code with weak spots": (
+        "vscode-chat",
+        {"kind": "markdownVuln", "content": {"value": "So."}, "vulnerabilities": [{"title": "t"}]},
+        "assistant",
+        [("", "So.")],
+    ),
+    "a message of Droid without a frame": (
+        "droid",
+        {"role": "user", "timestamp": "2026-08-23T00:00:00Z", "content": [{"type": "text", "text": "Why?"}]},
+        "user",
+        [("", "Why?")],
+    ),
+    "Droid's summary": (
+        "droid",
+        {"type": "compaction_state", "id": "c", "summaryText": "It failed.", "summaryTokens": 3},
+        "summary",
+        [("", "It failed.")],
+    ),
+    "a request to Antigravity": (
+        "antigravity",
+        {"step_index": 0, "source": "USER", "type": "USER_MESSAGE", "content": "Why?"},
+        "user",
+        [("", "Why?")],
+    ),
+    "what Kimi Code is told between": (
+        "kimi-code",
+        kimi("user", "It is Thursday.", {"kind": "injection", "variant": "date"}),
+        "system",
+        [("", "It is Thursday.")],
+    ),
+    "Kimi Code's summary": (
+        "kimi-code",
+        kimi("user", "It failed.", {"kind": "compaction_summary"}),
+        "summary",
+        [("", "It failed.")],
+    ),
+    "a command of Kimi Code's user": (
+        "kimi-code",
+        kimi("user", "ls", {"kind": "shell_command", "phase": "input"}),
+        "user",
+        [("", "ls")],
+    ),
+    "a goal of Kimi Code's": (
+        "kimi-code",
+        {"type": "goal.create", "goalId": "g", "objective": "Fix the login.", "completionCriterion": "Tests pass."},
+        "note",
+        [("", "Fix the login."), ("", "Tests pass.")],
+    ),
+    "items that Open WebUI keeps": (
+        "open-webui",
+        {
+            "table": "chat",
+            "key": {"id": "a"},
+            "json": {
+                "chat": {
+                    "role": "assistant",
+                    "content": "",
+                    "output": [
+                        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Which one?"}]},
+                        {"type": "function_call", "call_id": "c", "name": "search", "arguments": '{"q": 1}'},
+                        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]},
+                    ],
+                }
+            },
+        },
+        "call search",
+        [("thinking", "Which one?"), ("arguments", ""), ("", "So.")],
+    ),
+    "what Open WebUI says beside": (
+        "open-webui",
+        {
+            "table": "chat",
+            "key": {"id": "a"},
+            "json": {
+                "chat": {
+                    "role": "assistant",
+                    "content": "So.",
+                    "output": [{"type": "message"}],
+                    "error": {"content": "overloaded"},
+                    "contextSummary": "It failed.",
+                }
+            },
+        },
+        "assistant",
+        [("error", "overloaded"), ("summary", "It failed."), ("", "So.")],
+    ),
     "a picture for Copilot": (
         "copilot-cli",
         copilot(
@@ -616,6 +725,35 @@ def test_it_is_shown_and_edited(what: str) -> None:
 def test_the_time_of_a_message_of_jan() -> None:
     event = lens_for("jan.record.v1").view(json.dumps(CASES["Jan's thought and call"][1]).encode(), Earlier())
     assert event.time_ms == 1_772_739_114_000
+
+
+def test_images_of_kimi_code_are_files_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "session_1" / "agents" / "main"
+    (folder / "blobs").mkdir(parents=True)
+    picture = folder / "blobs" / "0a1b"
+    picture.write_text(PNG)
+    said = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "blobref:image/png;0a1b"}}]}
+    lines = (
+        {"type": "metadata", "protocol_version": "1.5", "created_at": 1},
+        {"type": "context.append_message", "message": said},
+    )
+    (folder / "wire.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    with Store.open(tmp_path / "store") as store:
+        Importer(store).run([tmp_path / "session_1"])
+        with exported(store, by_source(store, folder / "wire.jsonl")) as files:
+            assert files["blobs/0a1b"] == picture.read_bytes()
+
+
+def test_the_parent_of_an_agent_of_droid(tmp_path: Path) -> None:
+    folder = tmp_path / ".factory" / "sessions" / "-shop"
+    folder.mkdir(parents=True)
+    starts = {"type": "session_start", "title": "Look", "cwd": "/shop"}
+    for name, more in (("parent", {}), ("child", {"callingSessionId": "parent"})):
+        said = {"type": "message", "message": {"role": "user", "content": "Look."}}
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(one) + "\n" for one in ({"id": name, **starts, **more}, said))
+        )
+    assert tried(folder / "child.jsonl").about.extra["parent_session"] == "parent"
 
 
 def test_a_task_of_roo_code_in_its_second_version(tmp_path: Path) -> None:
