@@ -3,11 +3,15 @@
 The first to arrive leads: it takes all waiting requests, commits them and wakes the others. Meanwhile more gather
 behind the next leader. There is no separate thread to hand work to, so a single caller pays for the commit and little
 more.
+
+They are woken one by the other. Woken all at once, they would all ask for the interpreter, and all but one go to sleep
+again until they get it.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from store.commit.request import Request
 
@@ -49,9 +53,10 @@ class Gathering:
                 if not leads:
                     if request.gate is not None:
                         request.gate.acquire()
+                        request.pass_on()
                     leads = request.leads
                 if leads:
-                    self._lead(request)
+                    self._lead(waiting)
                 leads = False
                 waiting.popleft()
         except BaseException:
@@ -59,7 +64,7 @@ class Gathering:
                 self._withdraw(request)
             raise
 
-    def _lead(self, own: Request) -> None:
+    def _lead(self, own: Collection[Request]) -> None:
         group: list[Request] = []
         with self._mutex:
             size = 0
@@ -74,13 +79,24 @@ class Gathering:
         finally:
             try:
                 # before the next group is taken: what they bring next is in it then
-                for request in group:
-                    if request is not own:
-                        request.leads = False
-                        request.open()
+                self._wake(group, set(own))
             finally:
                 self._hand_over()
         self._committed(group)
+
+    def _wake(self, group: list[Request], own: set[Request]) -> None:
+        first = None
+        with self._mutex:
+            for request in reversed(group):
+                request.leads = False
+                if request in own:
+                    # nobody waits for what this thread does next
+                    request.open()
+                elif request.gate is not None:
+                    request.following = first
+                    first = request
+        if first is not None:
+            first.open()
 
     def _hand_over(self) -> None:
         with self._mutex:
@@ -96,5 +112,9 @@ class Gathering:
             waiting = request in self.waiting
             if waiting:
                 self.waiting.remove(request)
+            request.gate = None
         if waiting and request.leads:
             self._hand_over()
+        # it may have been interrupted after it had woken the next
+        with suppress(RuntimeError):
+            request.pass_on()

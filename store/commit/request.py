@@ -128,6 +128,8 @@ class Request(Struct, eq=False):
     leads: bool = False
     gate: Gate | None = None
     """Opened when the request is done, or leads; None if nobody waits for that."""
+    following: "Request | None" = None
+    """The next of its group whose gate is to be opened, by whoever waits at this one's."""
 
     def shut(self) -> None:
         """Have a thread wait for it at a gate."""
@@ -135,8 +137,15 @@ class Request(Struct, eq=False):
 
     def open(self) -> None:
         """Let the thread go on that waits for it."""
-        if self.gate is not None:
-            self.gate.release()
+        gate = self.gate
+        if gate is not None:
+            gate.release()
+
+    def pass_on(self) -> None:
+        """Open the gate of the one that follows."""
+        if self.following is not None:
+            self.following.open()
+            self.following = None
 
     def expect(self, head: int) -> None:
         """Require the head to be at a turn (0: the context must be empty) or at a tip; otherwise Conflict."""

@@ -20,8 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from blake3 import blake3
-
+from store.commit.gathering import Gathering
+from store.commit.request import Request
+from store.disk.blob_format import Form
+from store.disk.journal_format import JournalBlob
+from store.ids import hash_bytes
 from tests.bench import corpus
 from tests.bench.harness import (
     Skipped,
@@ -230,7 +233,7 @@ _FLOOR_BYTES = 32 << 20
 
 class Floor(Idle):
     """Next to nothing: records are hashed by their threads, and those that wait together written over others and
-    synced, as in a journal. It keeps nothing.
+    synced, as in a journal. They are gathered as convfs gathers them. It keeps nothing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -239,16 +242,20 @@ class Floor(Idle):
         os.pwrite(self._file, bytes(_FLOOR_BYTES), 0)
         os.fsync(self._file)
         self._at = self._count = 0
-        self._group = Grouping(self._commit)
+        self._gathering = Gathering(self._commit, lambda _group: None, _FLOOR_BYTES)
 
     @contextlib.contextmanager
     def writer(self) -> Iterator[Append]:
-        """Hash, and hand over."""
-        hand = self._group.caller()
-        yield lambda payload: hand((blake3(payload).digest(), payload))
+        """Hash, and have it committed."""
 
-    def _commit(self, records: list[tuple[bytes, bytes]]) -> None:
-        entry = b"".join([part for record in records for part in record])
+        def append(payload: bytes) -> None:
+            blob = JournalBlob(hash_bytes(payload), Form.PLAIN, len(payload), payload)
+            self._gathering.submit([Request(blobs=[blob])])
+
+        yield append
+
+    def _commit(self, records: list[Request]) -> None:
+        entry = b"".join([part for record in records for part in (record.blobs[0].hash, record.blobs[0].body)])
         self._at = self._at if self._at + len(entry) <= _FLOOR_BYTES else 0
         os.pwrite(self._file, entry, self._at)
         os.fdatasync(self._file)
@@ -257,7 +264,6 @@ class Floor(Idle):
 
     def close(self) -> None:
         """End."""
-        self._group.close()
         os.close(self._file)
 
     def stored(self) -> list[bytes]:

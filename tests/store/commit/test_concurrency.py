@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,73 @@ def test_whoever_gives_up_waiting_does_not_hold_up_the_others(
             thread.join(10)
             assert not thread.is_alive()
         assert [store.contents.payload(turn.turn_id) for turn in store.contexts.last(context, 9)] == [b"first", b"last"]
+
+
+@pytest.mark.parametrize("woken", [False, True])
+def test_whoever_is_interrupted_in_a_group_wakes_the_next(
+    woken: bool, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the group is committed, and when it was just woken: the request is committed all the same."""
+    with Store.open(memory_path / "store") as store:
+        context = store.contexts.create().context
+        store.contexts.append(context, b"zero", "x.v1")
+        leading, gathered, go_on, opened = (threading.Event() for _ in range(4))
+        real = store.writer._commit
+
+        def commit(group: list[Request]) -> None:
+            first = not leading.is_set()
+            leading.set()
+            assert (gathered if first else go_on).wait(10)
+            real(group)
+
+        class Interrupted(BaseException):
+            pass
+
+        class Gate:
+            """Interrupts the one who waits at it, once it has been opened or while its group is being committed."""
+
+            def acquire(self) -> None:
+                if woken:
+                    assert opened.wait(10)
+                while request in store.writer.gathering.waiting:
+                    pass
+                raise Interrupted
+
+            def release(self) -> None:
+                opened.set()
+
+        def give_up() -> None:
+            with pytest.raises(Interrupted):
+                store.writer.submit(request)
+
+        def gather(work: Callable[[], object]) -> threading.Thread:
+            waiting = len(store.writer.gathering.waiting)
+            thread = threading.Thread(target=work)
+            thread.start()
+            while len(store.writer.gathering.waiting) == waiting:
+                pass
+            return thread
+
+        monkeypatch.setattr(store.writer.gathering, "_commit", commit)
+        threads = [threading.Thread(target=store.contexts.append, args=(context, b"first", "x.v1"))]
+        threads[0].start()
+        assert leading.wait(10)
+        threads.append(gather(partial(store.contexts.append, context, b"second", "x.v1")))
+        request = store.contexts.appending(context, Append(b"third", "x.v1"))
+        assert request is not None
+        request.gate = Gate()  # type: ignore[assignment]
+        gave_up = gather(give_up)
+        threads += [gather(partial(store.contexts.append, context, payload, "x.v1")) for payload in (b"4th", b"5th")]
+        gathered.set()
+        if not woken:
+            gave_up.join(10)
+            assert not gave_up.is_alive()
+        go_on.set()
+        for thread in (*threads, gave_up):
+            thread.join(10)
+            assert not thread.is_alive()
+        payloads = [store.contents.payload(turn.turn_id) for turn in store.contexts.last(context, 9)]
+        assert payloads == [b"zero", b"first", b"second", b"third", b"4th", b"5th"]
 
 
 @pytest.mark.usefixtures("small_journals")
