@@ -302,7 +302,8 @@ def expanded(file: BinaryIO) -> Iterator[bytes]:
     tool = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
     try:
         with tool.stream_reader(file, read_across_frames=True, closefd=False) as reader:
-            while piece := reader.read(_READ_BYTES):
+            # what a read that goes on to damage has unpacked before it would be lost
+            while piece := reader.read1(_READ_BYTES):
                 yield piece
     except zstandard.ZstdError as error:
         raise Torn(f"compressed content is damaged: {error}") from None

@@ -211,6 +211,12 @@ def test_a_compressed_session_that_is_cut_off_comes_in_as_far_as_it_goes(store: 
         assert list(files.values()) == [path.read_bytes()]
 
 
+def test_all_that_stands_before_damage_in_a_compressed_session_comes_in(store: Store, tmp_path: Path) -> None:
+    records = [meta(), *(message("user", f"{number} {number**9:x} words") for number in range(50))]
+    imported(store, compressed(tmp_path, written(*records), more=b"no frame" * 100))
+    assert texts_of(store)[-1] == f"49 {49**9:x} words"
+
+
 def test_a_compressed_session_that_is_a_bomb_is_refused_in_a_line(store: Store, tmp_path: Path) -> None:
     content = written(meta()) + written(message("user", "a" * (100 << 20)))
     path = compressed(tmp_path, content)
