@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.editors.place import MountedPlace, Place
 from tests.editors.sessions import ANSWER, EVENTS
 
@@ -12,10 +14,13 @@ DOUBTFUL = Path(__file__).with_name("doubtful.py")
 SEED = int(os.environ.get("CONVFS_TEST_FSX_SEED", "1"))
 LARGE = "CONVFS_LARGE_TESTS" in os.environ
 COUNT = int(os.environ.get("CONVFS_TEST_FSX", "100000" if LARGE else "20000"))
+SECONDS = 60 + COUNT / 100
+
+pytestmark = pytest.mark.timeout(SECONDS + 300)
 
 
 def exercise(here: Place, name: str, count: int, *more: str) -> None:
-    here.run(sys.executable, str(FSX), name, str(count), str(SEED), *more, seconds=60 + count / 100)
+    here.run(sys.executable, str(FSX), name, str(count), str(SEED), *more, seconds=SECONDS)
 
 
 def test_a_scratch_file_is_a_file(here: Place) -> None:
@@ -44,7 +49,7 @@ def test_an_event_is_a_file_while_it_is_open(here: Place) -> None:
 def test_what_is_no_event_is_refused_every_time(mount: MountedPlace) -> None:
     """Each text that is refused is kept, and each that is not is one version."""
     versions = mount.versions()
-    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 200), str(SEED), seconds=60 + COUNT / 100)
+    said = mount.run(sys.executable, str(DOUBTFUL), ANSWER, str(COUNT // 200), str(SEED), seconds=SECONDS)
     saved, *refused = said.stdout.split()
     assert 0 < int(saved) == mount.versions() - versions
     assert refused
