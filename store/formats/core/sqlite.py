@@ -16,18 +16,20 @@ rows that it refers to::
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 import sqlite3
+import stat
 import time
 from abc import abstractmethod
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Set as AbstractSet
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from urllib.parse import quote
 
 import msgspec
@@ -73,7 +75,7 @@ def tables_of(path: Path, head: bytes) -> set[str]:
         if with_log:
             return names
     # the newest tables may be in the log alone
-    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
+    with suppress(OSError), open_regular(_beside(path, _WAL)) as file:
         names |= {name.decode() for name in _created(head + file.read(_SEARCHED))}
     return names or {name.decode() for name in _created(head)}
 
@@ -102,7 +104,7 @@ def is_damaged(path: Path) -> bool:
 
 def may_find(path: Path, queries: Iterable[str]) -> bool:
     """Return whether one of some queries finds a row; true where its tables cannot be read, or a log says more."""
-    if _beside(path, _WAL).exists():
+    if _size_of(_beside(path, _WAL)):
         return True
     unread = False
     with suppress(sqlite3.Error, UnicodeError), closing(_connect(path, "immutable=1")) as database:
@@ -135,7 +137,7 @@ def reading(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
 def opened(path: Path, scratch: Path) -> Iterator[sqlite3.Connection]:
     """Open a database that nobody writes to, as :func:`reading` does, and leave it as it is."""
     with temporary_folder(scratch) as folder:
-        unfinished = any(file.exists() for file in files_beside(path))
+        unfinished = any(map(_size_of, files_beside(path)))
         try:
             if unfinished:
                 # SQLite would finish the work in them, and write to the database
@@ -184,20 +186,31 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
 def _looked_into(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
     """Open a database to see what it has: with its log, if the program that has it open is at work, else as it lies.
 
-    Yields whether that is with all that it has.
+    Where nobody is at work, a small one is copied with its log: that may be all of it. Yields whether this is with all
+    that it has.
     """
     logged, undone, shared = _sizes_beside(path)
-    takes_part = bool(logged and shared and not undone)
-    database = _connect(path, _BESIDE_WRITERS if takes_part else "immutable=1")
-    if takes_part:
-        try:
-            database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        except sqlite3.Error:
-            # where nobody is at work, the log is not prepared for readers
-            database.close()
-            database, takes_part = _connect(path, "immutable=1"), False
-    with closing(database):
-        yield database, takes_part or not (logged or undone)
+    with ExitStack() as stack:
+        database = _beside_writers(path) if logged and shared and not undone else None
+        whole = database is not None or not (logged or undone)
+        if logged and not whole and path.stat().st_size + logged + undone <= LEAST_BYTES:
+            copy = Path(stack.enter_context(TemporaryDirectory()), path.name)
+            _copy_all(path, copy)
+            database, whole = _connect(copy, "mode=rw"), True
+        database = database or _connect(path, "immutable=1")
+        with closing(database):
+            yield database, whole
+
+
+def _beside_writers(path: Path) -> sqlite3.Connection | None:
+    """Open a database with a log that the program at work has prepared for readers; None where nobody is at work."""
+    database = _connect(path, _BESIDE_WRITERS)
+    try:
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except sqlite3.Error:
+        database.close()
+        return None
+    return database
 
 
 def _sizes_beside(path: Path) -> tuple[int, ...]:
@@ -205,14 +218,16 @@ def _sizes_beside(path: Path) -> tuple[int, ...]:
 
 
 def _size_of(path: Path) -> int:
+    """Return the size of a regular file; 0 of none, and of anything else, which is never opened: it may block."""
     try:
-        return path.stat().st_size
+        status = path.stat()
     except FileNotFoundError:
         return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
-    database = sqlite3.connect(f"file:{quote(str(path.absolute()))}?{how}", uri=True, isolation_level=None)
+    database = sqlite3.connect(f"file:{quote(os.fsencode(path.absolute()))}?{how}", uri=True, isolation_level=None)
     database.text_factory = _text
     limit(database, path.stat().st_size)
     return database
@@ -259,22 +274,23 @@ def _copy(path: Path, copy: Path) -> None:
 
 def _copy_all(path: Path, copy: Path) -> None:
     durable.make_file(copy)
-    for one in (path, *files_beside(path)):
+    beside = [(one, other, one.is_file()) for one, other in zip(files_beside(path), files_beside(copy), strict=True)]
+    for one in (path, *(one for one, _other, is_there in beside if is_there)):
         with suppress(FileNotFoundError), open_regular(one) as file:
             check_file(file, one, copy.parent)
     shutil.copyfile(path, copy)
-    for one, other in zip(files_beside(path), files_beside(copy), strict=True):
+    for one, other, is_there in beside:
         other.unlink(missing_ok=True)
-        if one.exists():
+        if is_there:
             durable.make_file(other)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(one, other)
+            with suppress(FileNotFoundError):
+                shutil.copyfile(one, other)
 
 
 def _state(path: Path) -> tuple[tuple[int, int, int], bytes, tuple[int, int, int] | None]:
     """Return what differs once a database was written to. A log that only grew has the same beginning."""
     log = b""
-    with suppress(OSError), _beside(path, _WAL).open("rb") as file:
+    with suppress(OSError), open_regular(_beside(path, _WAL)) as file:
         log = file.read(_WAL_HEADER)
     journal = None
     with suppress(OSError):

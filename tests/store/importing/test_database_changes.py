@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -404,10 +406,30 @@ def test_a_database_that_lies_in_its_log_alone_is_told_from_others(tmp_path: Pat
         before = [file.read_bytes() for file in sorted(tmp_path.iterdir())]
         claim(path, FORMATS)
         assert [file.read_bytes() for file in sorted(tmp_path.iterdir())] == before
-    alone = claim(path, FORMATS)
+        for folder, left in (("left", ("", "-wal", "-shm")), ("copied", ("", "-wal"))):
+            (tmp_path / folder).mkdir()
+            for ending in left:
+                shutil.copy(f"{path}{ending}", tmp_path / folder)
     assert beside is not None
-    assert alone is not None
-    assert beside.format == alone.format == kind.replace("opencode-both", "opencode")
+    for one in (path, *(tmp_path / folder / path.name for folder in ("left", "copied"))):
+        alone = claim(one, FORMATS)
+        assert alone is not None
+        assert beside.format == alone.format == kind.replace("opencode-both", "opencode")
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"a?mode=rw#%20b", b"\n '\""], ids=repr)
+@pytest.mark.parametrize("kind", ["goose", "hermes-db"])
+def test_a_database_in_a_directory_of_any_name(store: Store, tmp_path: Path, kind: str, name: bytes) -> None:
+    """One of others with tables of the same names."""
+    schema, write = MADE[kind]
+    path = tmp_path / os.fsdecode(name) / "data.db"
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(schema)
+        write(database, 1, 3)
+        database.commit()
+    report = taken(store, path)
+    assert (report.imported, [one.format for one in store.library.conversations()]) == (1, [kind])
 
 
 def test_conversations_in_which_nothing_is_new_rest(

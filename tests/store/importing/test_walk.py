@@ -1,10 +1,12 @@
 import json
 import os
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from store.importing import walk as module
 from store.importing.importer import Importer
 from store.importing.walk import Found, Skipped, Unchanged, Unreadable, discover, leads_into, own_mounts, walk
 from store.store import Store
+from tests.store.importing import test_database_changes as databases
 from tests.store.importing.sessions import event, imported, jp, lines, session
 
 
@@ -81,6 +84,21 @@ def test_a_conversation_of_fifos_never_blocks(store: Store, tmp_path: Path) -> N
     assert list(walk(folder)) == [
         Skipped(folder / name) for name in ("base_config.json", "events.json", "metadata.json")
     ]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_database_beside_fifos_never_blocks(store: Store, tmp_path: Path, by_hand: bool) -> None:
+    path = tmp_path / "data.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(databases.CRUSH)
+        databases.crush(database, 1, 3)
+        database.commit()
+    for ending in ("-wal", "-journal", "-shm"):
+        os.mkfifo(f"{path}{ending}")
+    for imported_, unchanged in ((1, 0), (0, 1)):
+        report = Importer(store).run([path], by_hand=by_hand)
+        assert report.errors == []
+        assert (report.imported, report.unchanged) == (imported_, unchanged)
 
 
 def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
