@@ -137,6 +137,10 @@ def _of_the_model(event: Event) -> Iterator[Step]:
         tool = _named(event, f"tool_{number}") if number > 1 else event.tool
         call, arguments = _named(event, _marked("id", number)), _given(blocks, number)
         yield Step(0, 0, kind, tool=tool, id=call, arguments=arguments, given=tuple(blocks))
+    for number in (number for kind, number, _blocks in groups if kind is Kind.TOOL_CALL):
+        if _marked("is_error", number) in event.header:
+            # one that brought nothing is over, too
+            returned.setdefault(number, [])
     for number, blocks in returned.items():
         tool = _named(event, f"tool_{number}") if number > 1 else event.tool
         yield _result(event, number, blocks, tool)

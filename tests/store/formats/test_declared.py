@@ -514,3 +514,63 @@ def test_an_export_of_opencode_that_tells_of_itself_at_the_end_is_one(tmp_path: 
     path.write_text(json.dumps({"messages": messages, "info": {"id": "s1", "time": {"created": 1}, "title": "Login"}}))
     found = tried(path)
     assert (found.source.format, found.kinds["user"]) == ("opencode-export", 2)
+
+
+def _part(status: str, **state: object) -> dict[str, object]:
+    return {"type": "tool", "tool": "bash", "callID": f"c{status}{len(state)}", "state": {"status": status, **state}}
+
+
+def _item(kind: str, status: str, **more: object) -> dict[str, object]:
+    return {"type": "item.completed", "item": {"id": "i1", "type": kind, "status": status, **more}}
+
+
+FAILING: dict[str, tuple[str, dict[str, object], list[tuple[str, bool]]]] = {
+    "an export of opencode": (
+        "opencode-export",
+        {
+            "info": {"role": "assistant"},
+            "parts": [
+                _part("error", error="No such file"),
+                _part("completed", output="a.txt"),
+                _part("completed"),
+                _part("running"),
+            ],
+        },
+        [("No such file", True), ("a.txt", False), ("", False)],
+    ),
+    "opencode's newest tables": (
+        "opencode-v2",
+        {
+            "cells": {"type": "assistant"},
+            "json": {"data": {"content": [_part("error", error="No") | {"id": "c", "name": "b"}]}},
+        },
+        [("No", True)],
+    ),
+    "a command of Codex": (
+        "codex-exec",
+        _item("command_execution", "failed", command="ls x", aggregated_output="No such file", exit_code=1),
+        [("No such file", True)],
+    ),
+    "a change of files by Codex": ("codex-exec", _item("file_change", "failed", changes=[]), [("", True)]),
+    "Cursor's editor": (
+        "cursor-ide",
+        {
+            "json": {
+                "value": {
+                    "type": 2,
+                    "toolFormerData": {"name": "b", "toolCallId": "c", "status": "error", "error": "No"},
+                }
+            }
+        },
+        [("No", True)],
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", FAILING)
+def test_results_beside_their_calls_say_what_failed(tool: str) -> None:
+    """What brought nothing is a result, too, and what still runs is none."""
+    name, record, wanted = FAILING[tool]
+    [event] = events(format_named(name), [record])
+    results = [step for step in steps_of(1, event) if step.kind is Kind.TOOL_RESULT]
+    assert [(step.text, step.failed) for step in results] == wanted

@@ -420,9 +420,9 @@ CASES: dict[str, Case] = {
         [
             ("error", "overloaded"),
             ("error", "too many requests"),
+            ("arguments", ""),
             ("output", "Seen."),
             ("output", IMAGE),
-            ("arguments", ""),
         ],
     ),
     "a file in an export of opencode's": (
