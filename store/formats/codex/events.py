@@ -118,34 +118,30 @@ def _unless_items(kind: Kind, key: str, value: JsonObject, base: ValuePath, befo
     return into.shown(kind)
 
 
+_COMPLETED = {
+    "AgentMessage": (Kind.ASSISTANT, ("content",)),
+    "Plan": (Kind.ASSISTANT, ("text",)),
+    "Reasoning": (Kind.REASONING, ("summary_text", "raw_content")),
+    "UserMessage": (Kind.USER, ("content",)),
+}
+"""The kinds of items that an event tells of, and the members that hold what they say."""
+
+
 def _completed(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     told = before.tool(ITEMS)
     held, path = as_object(value.get("item")), (*base, "item")
     if told == SAID:
         return Shown(Kind.RECORD, tool=told)
-    content = CodexContent(tool=told, defines=[(ITEMS, told)])
-    kind = Kind.NOTE
+    into = CodexContent(tool=told, defines=[(ITEMS, told)])
     what = as_text(held.get("type"))
-    match what:
-        case "UserMessage":
-            kind = Kind.USER
-            content.add(held.get("content"), (*path, "content"))
-        case "AgentMessage":
-            kind = Kind.ASSISTANT
-            content.add(held.get("content"), (*path, "content"))
-        case "Plan":
-            kind = Kind.ASSISTANT
-            content.add(held.get("text"), (*path, "text"))
-        case "Reasoning":
-            kind = Kind.REASONING
-            content.add(held.get("summary_text"), (*path, "summary_text"))
-            content.add(held.get("raw_content"), (*path, "raw_content"))
-        case _:
-            own = {key: inner for key, inner in held.items() if key not in ("id", "type")}
-            content.blocks += argument_blocks(own, path, "item")
-    if kind is Kind.NOTE and what:
-        content.header["item"] = what
-    return content.shown(kind if content.blocks else Kind.RECORD)
+    kind, keys = _COMPLETED.get(what, (Kind.NOTE, ()))
+    for key in keys:
+        into.add(held.get(key), (*path, key))
+    if kind is Kind.NOTE:
+        own = {key: inner for key, inner in held.items() if key not in ("id", "type")}
+        into.blocks += argument_blocks(own, path, "item")
+        into.header |= {"item": what} if what else {}
+    return into.shown(kind if into.blocks else Kind.RECORD)
 
 
 def _finished(value: JsonObject, base: ValuePath, before: Before) -> Shown:

@@ -5,9 +5,9 @@ An export is an archive, or the folder that was made of it. A small one has one 
 messages that follow the same one: so a conversation branches.
 
 A file holds a conversation, a list of them, or several one after another: JSON objects, each with its messages in one
-member, an object or a list. They are found without parsing their values: a conversation is decoded as bytes by its
-name, and so are its messages, which gives where each ends (more than 1 GB/s). Where a file is damaged, its values are
-followed bracket by bracket, and a damaged piece reaches to the next message that begins as the others do.
+member, an object or a list. A conversation reaches to the next one that begins alike, if a parser passes that, and so
+does each of its messages: no values are built. Where a file is damaged, they are followed bracket by bracket, and a
+damaged piece reaches to the next message that begins as the others do.
 """
 
 import os
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from store.errors import DamageError, NotFound, UsageError
 from store.events.event import ValuePath
@@ -29,8 +29,8 @@ from store.formats.core.archives import archive_at, is_archive, join_members, re
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
 from store.formats.core.json_cuts import Choice, cuts, end_of, like
-from store.formats.core.json_spans import member_spans, value_end
-from store.formats.core.json_view import JsonObject, as_text, decode
+from store.formats.core.json_spans import value_end
+from store.formats.core.json_view import JsonObject, as_text, decode, is_strict_json
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
 
@@ -243,9 +243,7 @@ class _Tree:
 
 _between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
 _NEXT_OBJECT = re.compile(rb'\{\s*+"')
-_separator = re.compile(rb"\s*+,?\s*+").match
 _after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
-_items = msgspec.json.Decoder(list[Raw]).decode
 
 _OBJECT = 0x7B
 _TRAILING = b" \t\r\n,[]\0\x1e"
@@ -304,65 +302,25 @@ def _conversation(
         if found is None:
             break
         text = bytes(data[position : found.start()]).rstrip(_TRAILING)
-        if (outline := _outlined(text, position, holder)) is not None:
-            return position + len(text), outline, 0
+        if is_strict_json(text):
+            return position + len(text), _outline(text, position, holder), 0
         damaged = damaged or text
         searched = found.start() + 1
     # the last one, or one before others that begin in another way, or one that holds many that begin as it does
     whole = data[: position + max(further, _MOST_ATTEMPTS * len(damaged))] if damaged else data
     if end := _value_end(whole, position):
         text = bytes(data[position:end])
-        outline = _outlined(text, position, holder)
-        if outline is None and not damaged:
-            outline = _followed(text, position, holder)
-        if outline is not None:
-            return end, outline, 0
+        if not damaged or is_strict_json(text):
+            return end, _outline(text, position, holder), 0
     if damaged is None:
         damaged = bytes(data[position:]).rstrip(_TRAILING)
     # text that no parser reads may still have its brackets in order
     damaged = damaged[: _value_end(damaged, 0) or len(damaged)]
-    return position + len(damaged), _followed(damaged, position, holder), len(whole) - position
+    return position + len(damaged), _outline(damaged, position, holder), len(whole) - position
 
 
-def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
-    if not text.endswith(b"}"):
-        return None
-    try:
-        spans = member_spans(text)
-        if spans is None:
-            return None
-        found: list[Span] = []
-        if holder in spans:
-            start, end = spans[holder]
-            held = text[start:end]
-            if held.startswith(b"{"):
-                inside = member_spans(held)
-                if inside is None:
-                    return None
-                start += base
-                found = [Span(start + begin, start + stop) for begin, stop in inside.values()]
-            elif held.startswith(b"["):
-                found = _elements(held, base + start, _items(held))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
-
-
-def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
-    messages: list[Span] = []
-    position = end_of(_separator(text, 1))
-    for raw in items:
-        end = position + len(memoryview(raw))
-        messages.append(Span(base + position, base + end))
-        position = end_of(_separator(text, end))
-    return messages
-
-
-# -- damaged conversations ---------------------------------------------------------------------------------------------
-
-
-def _followed(text: bytes, base: int, holder: str) -> Outline:
-    """Return the outline of a conversation that parsers refuse, as far as it can be made out."""
+def _outline(text: bytes, base: int, holder: str) -> Outline:
+    """Return the outline of a conversation, of one that parsers refuse as far as it can be made out."""
 
     def choose(path: ValuePath) -> Choice:
         return Choice.ENTER if path in ((), (holder,)) else Choice.TAKE
