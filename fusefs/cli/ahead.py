@@ -5,7 +5,6 @@ ahead. The list is kept where Python keeps compiled modules, and may be lost lik
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,6 @@ _COMMANDS = ("grep", "mount")
 """Those that load much, and that people wait for."""
 _COLD_BLOCKS = 2048
 """The blocks of 512 bytes from which on the disk is taken for cold: Python alone reads ten times as many then."""
-_LIBRARY = re.compile(r"/\S+\.so[.0-9]*$", re.MULTILINE)
 
 
 class _Ahead:
@@ -87,4 +85,8 @@ def _loaded() -> Iterator[str]:
             if path and os.path.isabs(path):
                 yield path
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-        yield from _LIBRARY.findall(maps.read())
+        for line in maps:
+            # address, permissions, offset, device, inode, path
+            *_, path = line.rstrip("\n").split(maxsplit=5)
+            if ".so" in path and os.path.isabs(path):
+                yield path

@@ -43,6 +43,15 @@ class _Platform(_Late):
         return os.uname().sysname
 
 
+class _Parse(_Late):
+    """``urllib.parse``, which loads ``ipaddress``, for pathlib, which makes URIs with it."""
+
+    def quote_from_bytes(self, given: bytes) -> str:
+        from urllib.parse import quote_from_bytes
+
+        return quote_from_bytes(given)
+
+
 class _Metadata(_Late):
     """``importlib.metadata``, which loads what reads mail, for pyfuse3, which looks up its own version."""
 
@@ -83,14 +92,16 @@ def _standing(*modules: _Late, missing: tuple[str, ...] = ()) -> Iterator[None]:
 
 
 def load_click() -> None:
-    """Load click."""
-    with _standing(_Inspect("inspect"), _Platform("platform")):
-        import click  # noqa: F401  # it keeps what it finds
+    """Load click, and pathlib."""
+    with _standing(_Inspect("inspect"), _Platform("platform"), _Parse("urllib.parse")):
+        import pathlib  # noqa: F401  # they keep what they find
+
+        import click  # noqa: F401
 
 
 def load_msgspec() -> None:
     """Load msgspec without ``typing_extensions``: what it takes from there Python itself has, since 3.11."""
-    with _standing(missing=("typing_extensions",)):
+    with _standing(_Late("textwrap"), missing=("typing_extensions",)):
         import msgspec  # noqa: F401
 
 

@@ -165,6 +165,7 @@ def _serve(
             # what all calls need is loaded in a thread: the mount answers meanwhile
             async with await trio.to_thread.run_sync(_service, store, mountpoint, ports):
                 task_status.started()
+                await trio.to_thread.run_sync(AHEAD.note)
                 await trio.sleep_forever()
 
         with serving_http(store, ports.http, no_token=ports.no_token), watching(watched_from, store):
@@ -178,7 +179,6 @@ def _service(store: Store, mountpoint: Path, ports: _Ports) -> AbstractAsyncCont
         from store.service import address
         from store.service.server import Service, serving_beside
 
-    AHEAD.note()
     return serving_beside(
         Service(
             store,

@@ -15,7 +15,6 @@ only chosen if writing the content in it gives back the same bytes. All function
 are worked on in pieces, since a decoded string may take four bytes a character.
 """
 
-import json
 import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
@@ -154,7 +153,10 @@ def read_base64(encoded: bytes) -> bytes | None:
 
 def _quoted(spelling: int, text: str) -> bytes:
     if spelling == Spelling.ASCII:
-        return json.dumps(text).encode()
+        # imported here, as only some tools write so
+        from json import dumps
+
+        return dumps(text).encode()
     quoted = _js_bytes(text)
     if spelling == Spelling.GO:
         for raw, escaped in _GO_ESCAPES:

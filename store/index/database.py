@@ -18,6 +18,7 @@ nothing else vouches for carry one.
 """
 
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -28,7 +29,6 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -267,6 +267,7 @@ _UNWRITTEN = {
 }
 """SQLite's errors where the disk does not take a change. All but the first are what quotas and limits come out as."""
 
+_UNPLAIN = re.compile(r"[^/\w.-]", re.ASCII)
 # What a damaged database makes of its text, Python cannot always decode, nor the message about it.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 
@@ -328,6 +329,12 @@ class _Reader:
 def _shrink(connection: sqlite3.Connection) -> None:
     with suppress(*_FAULTS):
         connection.execute("PRAGMA shrink_memory").fetchone()
+
+
+def _uri(path: Path, parameters: str) -> str:
+    """Return the URI of a file for SQLite."""
+    spelled = "".join(map(chr, os.fsencode(path.absolute())))
+    return f"file:{_UNPLAIN.sub(lambda found: f'%{ord(found[0]):02x}', spelled)}?{parameters}"
 
 
 def _made(connection: sqlite3.Connection) -> int:
@@ -405,7 +412,7 @@ class Database:
         connection: sqlite3.Connection | None = None
         try:
             connection = sqlite3.connect(
-                f"file:{quote(os.fsencode(self.path.absolute()))}?vfs=unix-excl",
+                _uri(self.path, "vfs=unix-excl"),
                 uri=True,
                 isolation_level=None,
                 check_same_thread=False,
@@ -807,9 +814,7 @@ class Unchanging(Database):
         self.path = path
         self.held = self.damaged = self._closed = False
         try:
-            self._writer = sqlite3.connect(
-                f"file:{quote(os.fsencode(path.absolute()))}?mode=ro&immutable=1", uri=True, isolation_level=None
-            )
+            self._writer = sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True, isolation_level=None)
         except sqlite3.Error as error:
             raise self._error(error) from error
         try:

@@ -166,7 +166,7 @@ def test_what_is_kept_is_found_without_what_draws_packs_collects_or_shares(user:
     assert "store.search.search" in loaded
     heavy = {"fusefs.text.grammar", "multiprocessing", "pyfastcdc", "_hashlib", "store.shared.replica"}
     heavy |= {"inspect", "subprocess", "tempfile", "shutil", "store.formats.registry", "store.formats.core.editing"}
-    heavy |= {"store.service.caller", "socket"}
+    heavy |= {"store.service.caller", "socket", "urllib.parse"}
     heavy |= {"trio", "pyfuse3", "psycopg", "obstore", "cryptography", "rich"}
     assert loaded & {*heavy, "store.upkeep.gc", "store.upkeep.sealer"} == set()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import DamageError, StoreFailed, StoreFull
-from store.index.database import Database, Schema, among, holds, numbered_holds, numbered_sum, sum_of
+from store.index.database import Database, Schema, Unchanging, among, holds, numbered_holds, numbered_sum, sum_of
 
 
 def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
@@ -32,6 +32,21 @@ def test_readers_see_what_was_committed_and_nothing_else(tmp_path: Path) -> None
     assert database.one("SELECT * FROM types") == (1, 0, "x")
     assert database.one("SELECT * FROM types WHERE tag = 2") is None
     database.close()
+
+
+@pytest.mark.parametrize("name", [b"a b?c#d%41", b"x&y;+=~_-..", b"\xff\xc3\xa9", "é\N{HAMSTER FACE}".encode()])
+def test_a_database_may_have_any_path(tmp_path: Path, name: bytes) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    path = folder / os.fsdecode(name)
+    database = Database(path)
+    with database.writing():
+        database.set_state("key", 5)
+    database.close()
+    assert [one.name for one in folder.iterdir()] == [path.name]
+    reader = Unchanging(path)
+    assert reader.state("key") == 5
+    reader.close()
 
 
 def test_threads_that_have_ended_leave_no_connection_open(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_command_that_lists_loads_nothing_that_opens_a_store(tmp_path: Path) -
     assert not modules & {"fusefs.text.render", "zstandard", "pyfastcdc", "rich", "trio", "pyfuse3", "psycopg"}
     # what takes milliseconds, and is only needed where something is unusual
     assert not modules & {"inspect", "platform", "typing_extensions", "ctypes", "logging", "shutil", "socket"}
-    assert not modules & {"json", "tempfile"}
+    assert not modules & {"json", "tempfile", "textwrap", "urllib.parse"}
 
 
 @pytest.mark.parametrize(
