@@ -227,7 +227,7 @@ class Lens(Holder):
             edited = self._arranged(payload, event, edit.order, pairs, before)
             return self.edit(edited, EventEdit(fields=edit.fields), before) if edit.fields else edited
         pairs = [(block, change) for block, change in pairs if block.text != change.text]
-        if any(not block.path and block.type != "json" for block, _ in pairs):
+        if any(not block.path and block.type != "json" for block, _ in pairs) and not isinstance(event.native, str):
             return _whole(payload, event, pairs, edit.fields, one_line=self.one_line)
         texts = [(block, change.text) for block, change in pairs if block.type != "json"]
         edited = payload
@@ -423,20 +423,6 @@ class JsonLens(Lens):
             if time := time_of(value_at(record, at)):
                 return time
         return 0
-
-    def edit(self, payload: bytes, edit: EventEdit, before: Before) -> bytes:
-        """Return ``payload`` with the changes of ``edit``; a record may be a bare text."""
-        decoded = decode(payload)
-        if decoded is not None and isinstance(decoded.value, str) and not edit.fields and edit.order is None:
-            texts = [change.text for change in edit.blocks if change.type == "text" and not change.path]
-            if not texts or texts[-1] == decoded.value:
-                return payload
-            if not texts[-1]:
-                raise UsageError("an empty text would not be shown any more: write something, or delete the event")
-            if decoded.lossy:
-                raise UsageError("the text is no valid Unicode in the record, so it can only be read")
-            return put(payload, (), spell(texts[-1], payload))
-        return super().edit(payload, edit, before)
 
     def view(self, payload: bytes, before: Before) -> Event:
         try:
