@@ -29,9 +29,11 @@ _INLINE = (
     ("inline_data", "data", "mime_type"),
     ("Image", "source", ""),
     ("", "data", "mimeType"),
+    ("", "data", "mediaType"),
+    ("", "image", "mediaType"),
 )
-"""Where base64 stands in a part: in a member, or, as the Model Context Protocol has it, beside its type."""
-_URLS = ("image_url", "imageUrl", "image", "uri", "video_url", "audio_url")
+"""Where base64 stands in a part: in a member, or beside its type, as in the Model Context Protocol and the AI SDK."""
+_URLS = ("image_url", "imageUrl", "image", "uri", "url", "video_url", "audio_url")
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 

@@ -641,6 +641,76 @@ CASES: dict[str, Case] = {
         "assistant",
         [("error", "overloaded"), ("summary", "It failed."), ("", "So.")],
     ),
+    "what Grok is told between": (
+        "grok-build",
+        {
+            "type": "user",
+            "content": [{"type": "text", "text": "It is Thursday."}],
+            "synthetic_reason": "system_reminder",
+        },
+        "system",
+        [("", "It is Thursday.")],
+    ),
+    "what Grok is told meanwhile": (
+        "grok-build",
+        {"type": "user", "content": [{"type": "text", "text": "And the tests?"}], "synthetic_reason": "interjection"},
+        "user",
+        [("", "And the tests?")],
+    ),
+    "a picture as Grok's result": (
+        "grok-build",
+        {"type": "tool_result", "tool_call_id": "c", "content": "Seen.", "images": [{"type": "image", "url": URL}]},
+        "result",
+        [("", "Seen."), ("", IMAGE)],
+    ),
+    "a search of Grok's service": (
+        "grok-build",
+        {
+            "type": "backend_tool_call",
+            "kind": {"tool_type": "x_search", "id": "x", "name": "x_keyword_search", "input": '{"q": 1}'},
+        },
+        "call x_keyword_search",
+        [("arguments", "")],
+    ),
+    "a program in Grok's service": (
+        "grok-build",
+        {
+            "type": "backend_tool_call",
+            "kind": {"tool_type": "code_interpreter", "id": "x", "code": "1 + 1", "outputs": [{"logs": "2"}]},
+        },
+        "call code_interpreter",
+        [("outputs", ""), ("arguments", "1 + 1")],
+    ),
+    "a picture for OpenClaw": (
+        "openclaw",
+        row(
+            json={
+                "event_json": {
+                    "type": "message",
+                    "message": {
+                        "role": "user",
+                        "content": [
+                            {"type": "image", "data": PNG, "mimeType": "image/png"},
+                        ],
+                    },
+                }
+            }
+        ),
+        "user",
+        [("", IMAGE)],
+    ),
+    "a picture for Cline": (
+        "cline",
+        {"role": "user", "content": [{"type": "image", "data": PNG, "mediaType": "image/png"}]},
+        "user",
+        [("", IMAGE)],
+    ),
+    "a picture for Roo Code in base64": (
+        "cline-tasks",
+        {"role": "user", "content": [{"type": "image", "image": PNG, "mediaType": "image/png"}]},
+        "user",
+        [("", IMAGE)],
+    ),
     "a picture for Copilot": (
         "copilot-cli",
         copilot(
