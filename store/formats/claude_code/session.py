@@ -1,7 +1,8 @@
 """Claude Code's session files: where they lie, how they are told from others, how they are cut.
 
 ``<project>/<session>.jsonl``, one a session; subagents are files of their own, ``agent-<id>.jsonl`` beside it or under
-``<session>/subagents/``. ``<session>/tool-results/`` holds output that was too long for a line.
+``<session>/subagents/``, a workflow's in ``workflows/<id>/`` there. ``<session>/tool-results/`` holds output that was
+too long for a line.
 """
 
 import mmap
@@ -31,6 +32,7 @@ is_session_name = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullm
 _command = re.compile(r"<command-name>(.*?)</command-name>").search
 _arguments = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL).search
 _mangled = re.compile(r"[^a-zA-Z0-9]").sub
+_AGENTS = "subagents"
 _MOST_NEIGHBOURS = 20
 
 
@@ -72,8 +74,8 @@ def project_of_folder(folder: Path) -> str:
     A folder is called after the project's path with everything but letters and digits as ``-``, which hides where the
     last part begins; a neighbouring session that names its working directory tells.
     """
-    if folder.name == "subagents":
-        folder = folder.parent.parent
+    if not folder.name.startswith("-"):
+        folder = next((one.parent.parent for one in (folder, *folder.parents[:2]) if one.name == _AGENTS), folder)
     if not folder.name.startswith("-"):
         return folder.name
     try:
@@ -262,5 +264,5 @@ def _is_ours(line: bytes) -> bool | None:
 
 def _lies_like_one(path: Path) -> bool:
     folder = path.parent
-    by_place = folder.name.startswith("-") or folder.name == "subagents" or folder.parent.name == "projects"
+    by_place = folder.name.startswith("-") or _AGENTS in folder.parts[-3:] or folder.parent.name == "projects"
     return by_place and (is_session_name(path.stem) or _agent_name(path.stem)) is not None

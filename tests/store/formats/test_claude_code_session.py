@@ -173,6 +173,7 @@ def test_a_folder_names_the_project_where_no_line_does(tmp_path: Path) -> None:
     os.utime(folder, ns=(1, 1))  # the clock of the file system may be too coarse to tell
     assert about(empty).project == "my-shop"
     assert project_of_folder(folder / SESSION / "subagents") == "my-shop"
+    assert project_of_folder(folder / SESSION / "subagents" / "workflows" / "wf_1") == "my-shop"
     assert project_of_folder(tmp_path / "plain") == "plain"
 
 

@@ -87,10 +87,16 @@ def cursor(folder: Path) -> Path:
         "fullConversationHeadersOnly": [{"bubbleId": f"b{number}", "type": 2} for number in range(1, 5)],
     }
     older = {"name": "Older", "conversation": [{"bubbleId": "o1", "type": 1, "text": "Inline", "rawText": "Inline"}]}
+    mapped = {
+        "name": "Mapped",
+        "conversationMap": {"m1": {"bubbleId": "m1", "type": 1, "text": "In a map"}},
+        "latestConversationSummary": {"summary": {"summary": "It failed."}},
+    }
     tabs = {"tabs": [{"tabId": f"t{at}", "chatTitle": f"Tab {at}", "bubbles": tab(at)} for at in range(2)], "more": [1]}
     rows: list[tuple[str, Sequence[object]]] = [
         ("cursorDiskKV", ("composerData:new", dump(chat).encode())),
         ("cursorDiskKV", ("composerData:old", dump(older))),
+        ("cursorDiskKV", ("composerData:map", dump(mapped))),
         ("cursorDiskKV", ("composerData:none", None)),
         ("cursorDiskKV", ("composerData:broken", "\0{")),
         ("cursorDiskKV", ("agentKv:blob:x", '{"role":"user","content":"a copy"}')),
@@ -324,7 +330,8 @@ def test_sides_of_a_message_come_and_go(tmp_path: Path) -> None:
 
 def test_chats_of_cursor(tmp_path: Path) -> None:
     rendered = Rendered(format_named("cursor-ide"), cursor(tmp_path), _folder(tmp_path, 0))
-    assert list(rendered.parts) == ["new", "old", "t0", "t1"]
+    assert list(rendered.parts) == ["new", "old", "map", "t0", "t1"]
+    assert of(rendered, "map") == [(Kind.NOTE, ["It failed."]), (Kind.USER, ["In a map"])]
     assert of(rendered, "new") == [
         (Kind.USER, ["Why does it fail?"]),
         (Kind.REASONING, ["Hm."]),

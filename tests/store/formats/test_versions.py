@@ -711,6 +711,12 @@ CASES: dict[str, Case] = {
         "user",
         [("", IMAGE)],
     ),
+    "what Hermes is told first": (
+        "hermes-db",
+        {"table": "sessions", "key": {"id": "a"}, "cells": {"source": "cli", "system_prompt": "Be brief."}},
+        "system",
+        [("", "Be brief.")],
+    ),
     "a picture for Copilot": (
         "copilot-cli",
         copilot(
