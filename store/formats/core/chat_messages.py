@@ -169,6 +169,11 @@ ITEMS = frozenset((*_WITH_OUTPUT, *(f"{call}_output" for call in _WITH_OUTPUT), 
 _ENVELOPE = frozenset(("type", "id", "status", "call_id"))
 _PLAIN = frozenset(("role", "content"))
 _THOUGHTS = ("reasoning_content", "reasoning")
+MEMBERS = frozenset((
+    *_ENVELOPE, *_PLAIN, *_THOUGHTS, "action", "arguments", "function_call", "input", "model", "name", "output",
+    "parts", "reasoning_details", "refusal", "summary", "tool_call_id", "tool_calls",
+))
+"""The members of messages and items whose texts are shown, or that repeat them."""
 _USUAL_STOPS = frozenset(("end_turn", "function_call", "stop", "stop_sequence", "tool_calls", "tool_use", "STOP"))
 
 

@@ -50,6 +50,10 @@ def block_of(event: Event, change: BlockEdit) -> Block:
     raise UsageError(f"the event has no {change.type} at {spelled_path(change.path)}: read it again, then edit")
 
 
+OTHER = "other."
+"""How the names of blocks begin that are shown only as there is a sentence in them."""
+
+
 def spelled_kind(event: Event) -> str:
     """Return what an event is, for messages: ``record of a tool call``."""
     return f"record of this {event.kind.name.lower().replace('_', ' ')}"
@@ -65,6 +69,8 @@ def check_blocks(now: Event, texts: list[tuple[Block, str]], *, moved: bool) -> 
         shown = any(other.text == text and begins(other.path, block.path) for other in now.blocks)
         if shown or any(other.type == "json" and begins(block.path, other.path) for other in now.blocks):
             continue
+        if block.name.startswith(OTHER):
+            raise UsageError("this part is shown for the sentence in it: write at least four words, or edit its record")
         if not text:
             raise UsageError("an empty text would not be shown any more: write something, or delete the event")
         raise UsageError("the record cannot hold this text as it is written: leave out NUL characters")

@@ -124,13 +124,15 @@ In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """The parts that all records have: their time, and their own id with that of the one they follow.
 
-    ``agent`` is a place that only the records of subagents have, which stand between those of their parent.
+    ``agent`` is a place that only the records of subagents have, which stand between those of their parent; at
+    ``repeats`` stands what others say, too.
     """
 
     time: str | list[str] = ""
     id: str = ""
     after: str = ""
     agent: str = ""
+    repeats: list[str] = []
     whole: bool = False
 
 

@@ -5,10 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
+from msgspec import structs
+
 from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage, combined
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
+    MEMBERS,
     ROLES,
     arguments,
     attach,
@@ -21,16 +24,18 @@ from store.formats.core.chat_messages import (
 )
 from store.formats.core.composing import Particulars, filled, recorded
 from store.formats.core.documents import new_record
-from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.editing import OTHER, JsonLens, Twins
 from store.formats.core.json_view import (
     JsonObject,
     as_list,
     as_object,
     as_text,
+    first_texts,
     has_sentence,
     is_object,
     object_in,
     place,
+    sentence_in,
     value_at,
 )
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
@@ -143,11 +148,67 @@ class _View:
                 yield link._replace(path=at)
 
 
+class _Known:
+    """The members that a page knows of a value, by the places that lead to them; of their own ones only if ``deep``."""
+
+    def __init__(self, paths: Iterable[ValuePath], *, deep: bool) -> None:
+        self.names: set[object] = set()
+        further: dict[str, list[ValuePath]] = {}
+        whole: set[str] = set()
+        for path in paths:
+            first, others = path[0], path[1:]
+            key = str(first).removesuffix("[]").removesuffix("{}")
+            self.names.add(key)
+            further.setdefault(key, []).append(others)
+            if not others or key != first:
+                whole.add(key)
+        self._within = [(one, _Known(some, deep=deep)) for one, some in further.items() if deep and one not in whole]
+
+    def add_others(self, value: object, path: ValuePath, into: Gathered) -> None:
+        """Add the members of a value that are not known, if a sentence in them is not shown yet."""
+        if not is_object(value):
+            return
+        if not value.keys() <= self.names:
+            for key, held in value.items():
+                # most are ids and numbers
+                if key in self.names or not (" " in held if isinstance(held, str) else isinstance(held, (dict, list))):
+                    continue
+                if any(sentence_in(text) and not _is_shown(text, into) for text in first_texts(held)):
+                    into.blocks += argument_blocks(held, (*path, key), numbered(f"{OTHER}{key}", (*path, key)))
+        for key, within in self._within:
+            if key in value:
+                within.add_others(value[key], (*path, key), into)
+
+
+def _is_shown(text: str, into: Gathered) -> bool:
+    return any(text in block.text for block in into.blocks if block.text)
+
+
+def _places_in(view: View) -> Iterator[str]:
+    """Yield the places that a view names."""
+    for condition in view.when if isinstance(view.when, list) else [view.when]:
+        yield from condition
+    for several in (view.role, view.text, view.reasoning, view.content, view.json, view.same, view.each):
+        yield from listed(several)
+    yield from (*view.named.values(), *view.fields.values(), *view.without)
+    if view.message:
+        # in a message, other members are known than around it
+        yield from (f"{view.message}.{member}" if view.message != "." else member for member in MEMBERS)
+    for held in (view.image, view.call, view.result, view.usage):
+        told = structs.asdict(held) if held is not None else {}
+        yield from (one for where in told.values() if isinstance(where, (str, list)) for one in listed(where))
+    for further in (*view.then, *([view.otherwise] if view.otherwise else [])):
+        yield from _places_in(further)
+
+
 class _Views:
     """Views, of which the first that fits a value shows it."""
 
     def __init__(self, said: Sequence[View]) -> None:
         self.all = [_View(one) for one in said]
+        named = [place(where) for one in said for where in _places_in(one)]
+        # where a view is of all of a value, nothing in that is unknown
+        self.known = _Known(named, deep=False) if all(named) else None
         asked = [found for view in self.all for found in view.when.words]
         # what most of them ask for tells at once which may fit: in many formats, the type of the record
         (telling, _times), *_ = Counter(path for path, _words in asked).most_common(1) or [((), 0)]
@@ -245,6 +306,8 @@ def _listed(at: ValuePath, parts: _Views) -> Adder:
             where = (*path, *at, number)
             if (fitting := parts.of(element)) is not None:
                 fitting.add(element, where, into)
+                if into.blocks and parts.known is not None:
+                    parts.known.add_others(element, where, into)
             elif element not in (None, "", [], {}):
                 into.blocks += argument_blocks(element, where, numbered("content", where))
 
@@ -400,6 +463,11 @@ class DeclaredLens(JsonLens):
         self._whole = said.record.whole
         self._new = {KINDS[word]: template for word, template in said.new.items()}
         self._views = _Views(said.records)
+        told = structs.asdict(said.session).values()
+        own = (one for where in told if isinstance(where, (str, list)) for one in listed(where) if "#" not in one)
+        shared = (*listed(said.record.time), said.record.id, said.record.after, said.record.agent, *said.record.repeats)
+        shown = (where for one in said.records for where in _places_in(one))
+        self._known = _Known(filter(None, map(place, (*shown, *own, *shared))), deep=True)
         spent = [view.spent for view in self._views.all if view.spent is not None]
         self.telling = tuple(
             {_last_key(where) for one in spent for where in listed(one.at or one.output or one.input or one.cost)}
@@ -420,6 +488,8 @@ class DeclaredLens(JsonLens):
         if view.kind is Kind.RECORD:
             return BOOKKEEPING
         kind = view.add(said, self.at, into)
+        if into.blocks:
+            self._known.add_others(said, self.at, into)
         if not (into.blocks or into.calls) and (self._whole or (not into.results and has_sentence(said))):
             # a later version of the tool may have written it
             into.blocks += argument_blocks(record, (), "record")

@@ -574,3 +574,29 @@ def test_results_beside_their_calls_say_what_failed(tool: str) -> None:
     [event] = events(format_named(name), [record])
     results = [step for step in steps_of(1, event) if step.kind is Kind.TOOL_RESULT]
     assert [(step.text, step.failed) for step in results] == wanted
+
+
+def test_what_a_page_does_not_know_is_shown_beside_the_rest_if_it_says_something() -> None:
+    """But what it shows already, what its page says to be repeated, and what is no prose are not."""
+    page = """
+[[records]]
+when = { kind = "talk" }
+kind = "user"
+text = "data.said"
+each = "data.parts"
+parts = [{ text = "text" }]
+"""
+    said = "Why does the login fail?"
+    data = {"said": said, "again": said, "parts": [{"text": "It does.", "why": "It returns nothing at all."}]}
+    record = {"kind": "talk", "data": data, "id": "a-b-c-d", "note": "This was late last night."}
+    telling = page.replace("[[records]]", '[record]\nrepeats = ["note"]\n\n[[records]]', 1)
+    for text, more in ((page, ["other.note"]), (telling, [])):
+        [event] = events(DeclaredFormat(description.read(f'name = "a"\n{text}', "a.toml")), [record])
+        assert [block.name for block in event.blocks] == ["", "", "other.why", *more]
+        assert event.kind is Kind.USER
+    lens = DeclaredFormat(description.read(f'name = "a"\n{page}', "a.toml")).lenses[0]
+    payload = json.dumps(record).encode()
+    edited = lens.edit(payload, EventEdit((BlockEdit(("note",), "It was on Monday morning."),)), Nothing())
+    assert json.loads(edited)["note"] == "It was on Monday morning."
+    with pytest.raises(UsageError, match="at least four words"):
+        lens.edit(payload, EventEdit((BlockEdit(("note",), "Monday."),)), Nothing())
