@@ -245,7 +245,6 @@ def _request(asked: str, *response: object) -> dict[str, object]:
 
 
 _VS_CODE_NONE = {
-    "usage": NO_USAGE,
     "agents": NO_AGENTS,
     "files": "what a response shows of a call is not what it returned",
     "resume": IN_WINDOW,
@@ -255,7 +254,8 @@ _VS_CODE_NONE = {
 def _vs_code() -> tuple[dict[str, object], dict[str, object]]:
     read = {"kind": "toolInvocationSerialized", "toolCallId": "c1", "toolId": "copilot_readFile", "isComplete": True}
     document = {"version": 3, "sessionId": ID, "creationDate": MS, "customTitle": "Login", "responderUsername": "C"}
-    return {**document, "requests": [_request(ASKED, read, {"value": ANSWERED})]}, _request(MORE)
+    usage = {"promptTokens": 9, "completionTokens": 3}
+    return {**document, "requests": [_request(ASKED, read, {"value": ANSWERED}) | usage]}, _request(MORE)
 
 
 def _vs_code_document() -> Tool:
@@ -265,7 +265,7 @@ def _vs_code_document() -> Tool:
     assert isinstance(requests, list)
     path = f"{folder}/chatSessions/{ID}.json"
     files = {path: document, f"{folder}/workspace.json": {"folder": "file:///shop"}}
-    return Tool("vscode-chat", files, {path: {**document, "requests": [*requests, more]}}, None, none=_VS_CODE_NONE)
+    return Tool("vscode-chat", files, {path: {**document, "requests": [*requests, more]}}, none=_VS_CODE_NONE)
 
 
 def _vs_code_deltas() -> Tool:
@@ -275,7 +275,7 @@ def _vs_code_deltas() -> Tool:
     lines = [{"kind": 0, "v": {**document, "requests": []}}, {"kind": 2, "k": ["requests"], "v": document["requests"]}]
     files = {path: lines, f"{folder}/workspace.json": {"folder": "file:///shop"}}
     return Tool(
-        "vscode-chat", files, {path: [*lines, {"kind": 2, "k": ["requests"], "v": [more]}]}, None, none=_VS_CODE_NONE
+        "vscode-chat", files, {path: [*lines, {"kind": 2, "k": ["requests"], "v": [more]}]}, none=_VS_CODE_NONE
     )
 
 
@@ -359,28 +359,32 @@ def _goose() -> Tool:
     path = ".local/share/goose/sessions/sessions.db"
     schema = GOOSE.replace(
         "updated_at TEXT);",
-        "updated_at TEXT, accumulated_input_tokens INTEGER, accumulated_output_tokens INTEGER, accumulated_cost REAL);",
+        "updated_at TEXT, accumulated_input_tokens INTEGER, accumulated_output_tokens INTEGER, "
+        "accumulated_cost REAL, parent_session_id TEXT);",
     )
-    session = ("sessions", ("20260305_1", "Login", "/shop", TIME, TIME, 9, 3, 0.5))
+    session = ("sessions", ("20260305_1", "Login", "/shop", TIME, TIME, 9, 3, 0.5, None))
     talk = _goose_contents()
     rows = [
         ("messages", (at, session[1][0], role, dump(said), SECONDS + at)) for at, (role, said) in enumerate(talk, 1)
     ]
     more = ("messages", (9, session[1][0], "user", dump([text(MORE)]), SECONDS + 9))
-    now = ("sessions", (*session[1][:4], LATER, 12, 5, 0.75))
-    none = {"agents": "a session of a subagent names no parent"}
-    return Tool(
-        "goose", {path: Database([session, *rows], schema)}, {path: Database([now, more])}, LATER_SPENT, 0.75, none
-    )
+    now = ("sessions", (*session[1][:4], LATER, 12, 5, 0.75, None))
+    child = "20260305_2"
+    agent = [
+        ("sessions", (child, "Callers", "/shop", TIME, TIME, 0, 0, 0.0, session[1][0])),
+        ("messages", (8, child, "user", dump([text(AGENT)]), SECONDS)),
+    ]
+    files = {path: Database([session, *rows, *agent], schema)}
+    return Tool("goose", files, {path: Database([now, more])}, LATER_SPENT, 0.75)
 
 
 def _goose_lines() -> Tool:
     path = ".local/share/goose/sessions/20250305_1.jsonl"
     lines: list[dict[str, object]] = [{"working_dir": "/shop", "description": "Login", "message_count": 4}]
+    lines[0] |= {"accumulated_input_tokens": 9, "accumulated_output_tokens": 3}
     lines += [{"role": role, "created": SECONDS, "content": said} for role, said in _goose_contents()]
     grown = [*lines, {"role": "user", "created": SECONDS, "content": [text(MORE)]}]
-    none = {"usage": NO_USAGE, "agents": NO_AGENTS, "resume": ELSEWHERE}
-    return Tool("goose-lines", {path: lines}, {path: grown}, None, none=none)
+    return Tool("goose-lines", {path: lines}, {path: grown}, none={"agents": NO_AGENTS, "resume": ELSEWHERE})
 
 
 def _opencode_export() -> Tool:
@@ -455,10 +459,13 @@ def _openhands() -> Tool:
               observation=shown, action_id="1"),
         said(3, "agent", "assistant", ANSWERED),
     ])  # fmt: skip
-    files[f"{Path(folder).parent}/base_state.json"] = {"workspace": {"kind": "LocalWorkspace", "working_dir": "/shop"}}
-    none = {"usage": "it counts them for all of a session, beside its events", "agents": NO_AGENTS}
-    none["resume"] = "its command goes on only in its own window"
-    return Tool("openhands", files, dict([said(4, "user", "user", MORE)]), None, none=none)
+    usage = {"accumulated_cost": 0.5, "accumulated_token_usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+    files[f"{Path(folder).parent}/base_state.json"] = {
+        "workspace": {"kind": "LocalWorkspace", "working_dir": "/shop"},
+        "stats": {"usage_to_metrics": {"agent": usage}},
+    }
+    none = {"agents": NO_AGENTS, "resume": "its command goes on only in its own window"}
+    return Tool("openhands", files, dict([said(4, "user", "user", MORE)]), SPENT, 0.5, none=none)
 
 
 def _antigravity() -> Tool:
@@ -608,16 +615,17 @@ def _kimi_cli() -> Tool:
         {"role": "_usage", "token_count": 12},
     ]
     child = f"{folder}/subagents/a1"
-    files = {
+    files: dict[str, object] = {
         f"{folder}/context.jsonl": lines,
         f"{folder}/state.json": {"custom_title": "Login"},
         ".kimi/kimi.json": {"work_dirs": [{"path": "/shop", "kaos": "local", "last_session_id": ID}]},
         f"{child}/context.jsonl": [prompt, {"role": "user", "content": AGENT}],
         f"{child}/meta.json": {"description": "Callers", "launch_spec": {"work_dir": "/shop"}},
     }
-    none = {"usage": "it says how full the context is, not what was taken"}
+    usage = {"input_other": 9, "output": 3, "input_cache_read": 0, "input_cache_creation": 0}
+    files[f"{folder}/wire.jsonl"] = [{"message": {"type": "StatusUpdate", "payload": {"token_usage": usage}}}]
     grown = {f"{folder}/context.jsonl": [*lines, {"role": "user", "content": MORE}]}
-    return Tool("kimi-cli", files, grown, None, none=none)
+    return Tool("kimi-cli", files, grown)
 
 
 def _kiro() -> Tool:
@@ -633,15 +641,16 @@ def _kiro() -> Tool:
         line("AssistantMessage", ("text", ANSWERED)),
     ]
     folder = ".kiro/sessions/cli"
+    turns = [{"input_token_count": sent, "output_token_count": said} for sent, said in ((5, 1), (4, 2))]
     about = {"session_id": ID, "cwd": "/shop", "title": "Login", "created_at": TIME}
     files = {
         f"{folder}/{ID}.jsonl": lines,
-        f"{folder}/{ID}.json": about,
+        f"{folder}/{ID}.json": {**about, "session_state": {"conversation_metadata": {"user_turn_metadatas": turns}}},
         f"{folder}/{CHILD}.jsonl": [line("Prompt", ("text", AGENT))],
         f"{folder}/{CHILD}.json": {**about, "session_id": CHILD, "parent_session_id": ID},
     }
     grown = {f"{folder}/{ID}.jsonl": [*lines, line("Prompt", ("text", MORE))]}
-    return Tool("kiro", files, grown, None, none={"usage": "it counts credits, beside its messages"})
+    return Tool("kiro", files, grown)
 
 
 def _kiro_messages() -> Tool:
@@ -764,8 +773,15 @@ def _droid() -> Tool:
         {"type": "message", "id": f"m{at}", "parentId": f"m{at - 1}" if at else ID, "timestamp": TIME, "message": one}
         for at, one in enumerate([*anthropic(), {"role": "user", "content": [text(MORE)]}])
     ]
-    files = {path: lines[:-1], f".factory/sessions/-shop/{ID}.settings.json": {"model": "m"}}
-    return Tool("droid", files, {path: lines}, None, none={"usage": NO_USAGE, "agents": NO_AGENTS})
+    usage = {"inputTokens": 9, "outputTokens": 3}
+    agent = {**lines[0], "id": CHILD, "callingSessionId": ID, "callingToolUseId": "c9"}
+    asked = {"type": "message", "id": "m0", "timestamp": TIME, "message": {"role": "user", "content": [text(AGENT)]}}
+    files = {
+        path: lines[:-1],
+        f".factory/sessions/-shop/{ID}.settings.json": {"model": "m", "tokenUsage": usage},
+        f".factory/sessions/-shop/{CHILD}.jsonl": [agent, asked],
+    }
+    return Tool("droid", files, {path: lines})
 
 
 def _droid_stream() -> Tool:
@@ -846,10 +862,10 @@ def _vibe() -> Tool:
     folder = f".vibe/logs/session/session_20260305_193154_{ID[:8]}"
     talk = [{**one, "message_id": f"m{at}"} for at, one in enumerate(chat())]
     about = {"session_id": ID, "title": "Login", "start_time": TIME, "environment": {"working_directory": "/shop"}}
-    files = {f"{folder}/messages.jsonl": talk, f"{folder}/meta.json": about}
+    stats = {"session_prompt_tokens": 9, "session_completion_tokens": 3, "session_cost": 0.5}
+    files = {f"{folder}/messages.jsonl": talk, f"{folder}/meta.json": {**about, "stats": stats}}
     grown = {f"{folder}/messages.jsonl": [*talk, {"role": "user", "content": MORE, "message_id": "m9"}]}
-    none = {"usage": "it counts them for all of a session, beside its messages", "agents": NO_AGENTS}
-    return Tool("mistral-vibe", files, grown, None, none=none)
+    return Tool("mistral-vibe", files, grown, SPENT, 0.5, none={"agents": NO_AGENTS})
 
 
 def _continue() -> Tool:
@@ -862,11 +878,16 @@ def _continue() -> Tool:
          "toolCallStates": [state]},
         {"message": {"role": "assistant", "content": ANSWERED}, "contextItems": []},
     ]  # fmt: skip
-    document = {"sessionId": ID, "title": "Login", "workspaceDirectory": "/shop"}
+    usage = {"promptTokens": 9, "completionTokens": 3, "totalCost": 0.5}
+    document = {"sessionId": ID, "title": "Login", "workspaceDirectory": "/shop", "usage": usage}
     grown = [*history, {"message": {"role": "user", "content": MORE}, "contextItems": []}]
-    none = {"usage": NO_USAGE, "agents": NO_AGENTS}
     return Tool(
-        "continue", {path: {**document, "history": history}}, {path: {**document, "history": grown}}, None, none=none
+        "continue",
+        {path: {**document, "history": history}},
+        {path: {**document, "history": grown}},
+        SPENT,
+        0.5,
+        none={"agents": NO_AGENTS},
     )
 
 
