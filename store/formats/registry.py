@@ -7,7 +7,7 @@ them. Types of which programs append payloads, but no tool keeps files, have a l
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import overload
@@ -16,6 +16,7 @@ from store.disk.turn_format import Encoding
 from store.errors import UsageError, told
 from store.formats.core.editing import Lens
 from store.formats.core.format import Format
+from store.formats.core.lens import Nothing
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
@@ -60,6 +61,8 @@ _KNOWN = (
 )
 _GUESSES = (*_pages("guess-lines guess-document"), ("text-log", "text-log", "text_log", "TextLog"))
 """Formats that no tool writes: for files that somebody names, and says so or finds no tool for."""
+_OF_FOLDERS = frozenset(("jp", "openhands"))
+"""The formats whose sessions may be directories."""
 _DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))
 
@@ -73,14 +76,28 @@ _learned: dict[str, Format] = {}
 
 
 class _Formats(Sequence[Format]):
-    """All formats, in the order in which files are offered to them: those that users describe come first."""
+    """All formats, in the order in which files are offered to them: those that users describe come first.
+
+    Each is loaded when it is its turn: what one claims is offered to none after it. ``guesses`` are among them, last.
+    """
+
+    def __init__(self, *, guesses: bool = False) -> None:
+        self._guesses = guesses
+
+    @property
+    def _known(self) -> list[tuple[str, str, str, str]]:
+        return [*_KNOWN, *(known for known in _GUESSES if self._guesses and not known[2])]
 
     def __len__(self) -> int:
-        return len(_learned) + len(_KNOWN)
+        return len(_learned) + len(self._known)
 
     def __iter__(self) -> Iterator[Format]:
         yield from learned()
-        yield from (_loaded(*known) for known in _KNOWN)
+        yield from (_loaded(*known) for known in self._known)
+
+    def of_folders(self) -> Iterator[Format]:
+        """Yield those that may claim a directory."""
+        yield from (_loaded(*known) for known in self._known if known[0] in _OF_FOLDERS)
 
     @overload
     def __getitem__(self, index: int) -> Format: ...
@@ -91,6 +108,18 @@ class _Formats(Sequence[Format]):
 
 
 FORMATS: Sequence[Format] = _Formats()
+WITH_GUESSES: Sequence[Format] = _Formats(guesses=True)
+
+
+def candidates(formats: Sequence[Format], *, is_folder: bool) -> Iterable[Format]:
+    """Return those of some formats that may claim a path, in order."""
+    return formats.of_folders() if is_folder and isinstance(formats, _Formats) else formats
+
+
+def packing(name: str) -> list[str]:
+    """Return the names of the formats of files that hold sessions of a format compressed."""
+    family = next((known[1] for known in _KNOWN if known[0] == name), None)
+    return [known[0] for known in _KNOWN if known[1] == family and _loaded(*known).unpacked == name]
 
 
 def lens_for(type_name: str, encoding: int = Encoding.JSON) -> Lens:
@@ -163,7 +192,10 @@ def learn(folder: Path) -> list[str]:
             continue
         try:
             status = page.stat()
-            _learned[page.stem] = _described(page, status.st_mtime_ns, status.st_size)
+            described = _described(page, status.st_mtime_ns, status.st_size)
+            # what is wrong with a view is told before a session needs it
+            described.lenses[0].view(b"{}", Nothing())
+            _learned[page.stem] = described
         except Exception as error:
             said = str(told(error))
             wrong.append(said if str(page) in said else f"{page}: {said}")

@@ -22,7 +22,7 @@ from store.errors import ConvfsError, Fault, Gone, StoreFailed, told
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
-from store.formats.registry import FORMATS, format_named, guesses, is_guess, learn
+from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess, learn, packing
 from store.helper import processes
 from store.importing import cxdb
 from store.importing.crew import Crew, Records
@@ -219,7 +219,7 @@ class _Run(Struct):
         nothing = True
         apart = frozenset([Path(os.path.abspath(self.store.root))])
         # what is named itself may be of a tool that nobody knows
-        formats = self.formats if guess or not path.is_file() else (*self.formats, *guesses())
+        formats = self.formats if guess or not path.is_file() else WITH_GUESSES
         if not guess and (seen := self.seen.get(path)) is not None and list(seen.offered) == list(self.formats):
             formats = (seen.format, *formats)
         every = walk(path, formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess)
@@ -448,7 +448,7 @@ class _Run(Struct):
         """Return the conversation of a session that came in compressed, and lies there as lines, or was elsewhere."""
         path = path_text(source.path.with_name(source.path.name + zstd.SUFFIX))
         if (packed := self.packed.get(format_.name)) is None:
-            packed = self.packed[format_.name] = [one.name for one in self.formats if one.unpacked == format_.name]
+            packed = self.packed[format_.name] = packing(format_.name)
         entries = (entry for name in packed for entry in self.store.catalogue.by_origin("part", name, path))
         return next(map(Known, entries), None) or self.moved.to(
             format_, source, packed=packed, whole=prepared.at_once() if prepared is not None else None

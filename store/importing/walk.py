@@ -12,7 +12,7 @@ from msgspec import Struct
 from store.errors import Fault, told
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, open_regular
-from store.formats.registry import FORMATS
+from store.formats.registry import FORMATS, candidates
 
 _OWN_TYPE = "fuse.convfs"
 _MOST_STEPS = 1000
@@ -180,7 +180,7 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
 def claim(path: Path, formats: Sequence[Format]) -> Source | None:
     """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read; Fault."""
     look = Look(path)
-    for format_ in formats:
+    for format_ in candidates(formats, is_folder=look.is_folder):
         try:
             source = format_.claim(look)
         except Exception as error:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from msgspec import structs
@@ -462,16 +463,25 @@ class DeclaredLens(JsonLens):
         self._agent = place(said.record.agent)
         self._whole = said.record.whole
         self._new = {KINDS[word]: template for word, template in said.new.items()}
-        self._views = _Views(said.records)
+        self._said = said
+        spent = [view.usage for view in said.records if view.usage is not None]
+        self.telling = tuple(
+            {_last_key(where) for one in spent for where in listed(one.at or one.output or one.input or one.cost)}
+        )
+
+    @cached_property
+    def _views(self) -> _Views:
+        # most formats that are asked whether a file is theirs see nothing of it
+        return _Views(self._said.records)
+
+    @cached_property
+    def _known(self) -> _Known:
+        said = self._said
         told = structs.asdict(said.session).values()
         own = (one for where in told if isinstance(where, (str, list)) for one in listed(where) if "#" not in one)
         shared = (*listed(said.record.time), said.record.id, said.record.after, said.record.agent, *said.record.repeats)
         shown = (where for one in said.records for where in _places_in(one))
-        self._known = _Known(filter(None, map(place, (*shown, *own, *shared))), deep=True)
-        spent = [view.spent for view in self._views.all if view.spent is not None]
-        self.telling = tuple(
-            {_last_key(where) for one in spent for where in listed(one.at or one.output or one.input or one.cost)}
-        )
+        return _Known(filter(None, map(place, (*shown, *own, *shared))), deep=True)
 
     def held(self, record: JsonObject) -> JsonObject:
         """Return the part of a record, which stands at ``at``, that the views are of."""

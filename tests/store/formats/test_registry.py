@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -7,8 +8,10 @@ import pytest
 
 from store.errors import UsageError
 from store.formats import registry
+from store.formats.core.look import Look
 from store.formats.core.unknown import UnknownLens
-from store.formats.registry import FORMATS, format_named, lens_for
+from store.formats.registry import FORMATS, WITH_GUESSES, candidates, format_named, guesses, lens_for, packing
+from tests.store.importing.sessions import lines
 
 STORE = Path(registry.__file__).parents[1]
 
@@ -44,3 +47,44 @@ def test_nothing_but_the_registry_knows_formats_by_name() -> None:
         if path.parent.name in ("claude_code", "exporting", "jp") or path.name == "registry.py":
             continue
         assert not private.search(path.read_text()), path
+
+
+def test_a_directory_is_offered_to_those_that_may_claim_one(tmp_path: Path) -> None:
+    for name in ("events", "sessions.jsonl", "state.vscdb", "conversations.json"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "events.json").write_text('[{"timestamp": "2026-03-05 23:12:00.3", "type": "chat_request"}]')
+        event = {"id": 0, "timestamp": "2026-03-05T19:00:00", "source": "user", "action": "message", "args": {}}
+        (folder / "0.json").write_text(json.dumps(event))
+        every = {format_.name for format_ in FORMATS if format_.claim(Look(folder)) is not None}
+        assert every <= {format_.name for format_ in candidates(FORMATS, is_folder=True)}
+        assert every
+    assert list(candidates(FORMATS, is_folder=False)) == list(FORMATS)
+    assert [*WITH_GUESSES] == [*FORMATS, *guesses()]
+
+
+def test_formats_that_pack_others() -> None:
+    for format_ in FORMATS:
+        assert packing(format_.name) == [one.name for one in FORMATS if one.unpacked == format_.name]
+    assert packing("codex") == ["codex-zst"]
+
+
+def test_few_formats_are_loaded_for_the_sessions_of_one(tmp_path: Path) -> None:
+    """To read all pages and modules takes as long as to import some megabytes."""
+    path = tmp_path / "projects" / "-home-ada-shop" / "a.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(lines("Hello.", "Yes."))
+    program = (
+        "import sys; from fusefs.cli.main import main\n"
+        "try: main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--store", tmp_path / "store", "import", "--no-wait", tmp_path / "projects"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "1 imported" in done.stdout
+    loaded = {module for module in done.stderr.split() if module.startswith("store.formats.")}
+    assert "store.formats.claude_code.session" in loaded
+    assert not loaded & {"store.formats.chatgpt", "store.formats.opencode", "store.formats.declared.database"}
