@@ -817,6 +817,7 @@ class Intake:
         except Exception as error:
             raise self.writer.failure(error) from error
         self.sync()
+        self.writer.index.settle()
         return found
 
     def touch(self, digest: Hash) -> None:

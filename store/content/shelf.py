@@ -23,7 +23,8 @@ from store.disk.blob_format import (
 from store.disk.pack import PackRemoved, PackSet, RecordPlace
 from store.errors import ConvfsError, DamageError, NotFound
 from store.ids import HASH_SIZE, Hash, hash_bytes
-from store.index.index import BlobPlace, Index
+from store.index.fresh import BlobPlace
+from store.index.index import Index
 from store.paths import REMOTE
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -281,6 +281,7 @@ class _Run(Struct):
             if self.crew is not None:
                 self._give(found, size)
             elif total >= _WORTH_BYTES and not self.alone:
+                self.kept_open.enter_context(self.store.files.index.gathering())
                 self._begin_crew()
                 for earlier in waiting:
                     self._give(*earlier)

@@ -8,22 +8,18 @@ import sqlite3
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count, islice, repeat
 from pathlib import Path
+from threading import RLock, get_ident
 
 import store.disk.head_format as heads
-from store.errors import DamageError
+from store.errors import ConvfsError, DamageError, StoreFull
 from store.ids import Hash, hash_key, hash_keys, type_tag
 from store.index.database import DERIVED_FROM_LOGS, Database, among, put
 from store.index.frames import file_frames
+from store.index.fresh import BlobPlace, Fresh, KeyPlace, Sieve
 from store.paths import REMOTE
-
-BlobPlace = tuple[int, int, int]
-"""The place of a blob: pack number, offset of the record in it, member of the group (0 if it is none)."""
-
-
-KeyPlace = tuple[int, int, int, int]
-"""Where a blob lies: the key of its hash, and its place."""
 
 
 def places_in(pack: int, offset: int, digests: Sequence[Hash]) -> Iterator[KeyPlace]:
@@ -81,6 +77,12 @@ _ROWS_AT_ONCE = 20_000
 _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
 _NO_SKETCHES: Mapping[int, Hash] = {}
+_MOST_FRESH = 1 << 16
+"""So many rows wait in memory at most: some 16 MB."""
+_ROWS_A_PAGE = 100
+"""The most rows of blobs in a page of the index."""
+_WORTH, _GROWTH = 8, 4
+"""A sieve is made once one in so many rows was looked for in vain, for a table that is so many times as large."""
 _NOTED, _NOTED_BEYOND = "pack/", "pack0"
 """The beginning of the keys in ``state`` under which it stands what is said of packs, and what is behind them all."""
 
@@ -91,6 +93,14 @@ class Index:
     def __init__(self, path: Path, boot: str = "") -> None:
         """Open the index. Raises DamageError if the file is no database."""
         self.db = Database(path, boot)
+        self._gatherers: list[int] = []
+        """The threads of those who have rows wait."""
+        self._filing = RLock()
+        """Held by who files places of blobs."""
+        self._fresh = Fresh()
+        self._missed = 0
+        """How many blobs were looked for in vain since rows wait."""
+        self._sieve: Sieve | None = None
 
     @property
     def usable(self) -> bool:
@@ -99,6 +109,9 @@ class Index:
 
     def close(self, *, sync: bool = False) -> None:
         """Close the database, see there."""
+        # without room for them, they are filed at the next opening
+        with suppress(ConvfsError):
+            self.settle()
         self.db.close(sync=sync)
 
     # -- blobs ---------------------------------------------------------------------------------------------------
@@ -114,19 +127,56 @@ class Index:
         """File where blobs lie. Of ``packs``, by number, all blobs up to this length are filed then.
 
         ``sketches`` has the last blob with each feature. ``hold`` as of :meth:`Database.writing`: without, StoreFull
-        where that has no room.
+        where that has no room. Within :meth:`gathering` it may be done later.
         """
         rows = list(places)
-        if rows or packs or sketches:
-            with self.db.writing(hold=hold) as sql:
-                _add(sql, rows, packs)
-                sql.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?)", sketches.items())
+        with self._filing:
+            if not self._gatherers or len(self._fresh) + len(rows) > _MOST_FRESH:
+                self.settle()
+            if self._gatherers and len(rows) <= _MOST_FRESH:
+                self._fresh.add(rows, packs, sketches)
+            elif rows or packs or sketches:
+                with self.db.writing(hold=hold) as sql:
+                    self._add(sql, rows, packs, sketches)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Have the places of blobs that come meanwhile wait in memory, to be filed many at a time.
+
+        Who looks for them finds them, at once and afterwards: where there is no room in the end, they go on waiting.
+        """
+        with self._filing:
+            self._gatherers.append(get_ident())
+        try:
+            yield
+        finally:
+            with self._filing:
+                self._gatherers.remove(get_ident())
+                if not self._gatherers:
+                    self._sieve, self._missed = None, 0
+                    with suppress(StoreFull):
+                        self.settle()
+
+    def settle(self) -> None:
+        """File all that waits. Raises StoreFull."""
+        with self._filing:
+            fresh = self._fresh
+            if not fresh:
+                return
+            # others write in between: a pack counts as filed once all of its rows are
+            for rows in fresh.parts():
+                with self.db.writing(hold=False) as sql:
+                    self._add(sql, rows, {})
+            with self.db.writing(hold=False) as sql:
+                self._add(sql, [], fresh.packs, fresh.sketches)
+            # now that all can see them in the table
+            self._fresh = Fresh()
 
     def add_remote(self, pack: int, places: Iterable[BlobKeyPlace], length: int, note: str) -> None:
         """File the blobs of a pack of ``length`` bytes that only the space of a replica has, and what is said of it."""
         rows = [(key, pack, offset, member) for key, offset, member in places]
-        with self.db.writing(hold=False) as sql:
-            _add(sql, rows, {pack: length})
+        with self._filing, self.db.writing(hold=False) as sql:
+            self._add(sql, rows, {pack: length})
             sql.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (_noted(pack), note))
 
     def remote(self) -> dict[int, str]:
@@ -150,17 +200,39 @@ class Index:
 
     def sketched(self, features: Sequence[int]) -> dict[int, Hash]:
         """Return the last blob with each feature of a sketch; features that none has are left out."""
+        fresh = self._fresh.sketches
         marks, wanted = among(features)
         rows = self.db.query(f"SELECT feature, hash FROM sketches WHERE feature IN ({marks})", wanted)
-        return {feature: Hash(digest) for feature, digest in rows}
+        found = {feature: Hash(digest) for feature, digest in rows}
+        return found | {feature: fresh[feature] for feature in features if feature in fresh}
 
     def forget_sketches(self) -> None:
         """Drop all sketches: no blob that comes is stored against one that resembles it and came before."""
+        self.settle()
         with self.db.writing() as sql:
             sql.execute("DELETE FROM sketches")
 
+    def _add(
+        self,
+        sql: sqlite3.Connection,
+        rows: list[KeyPlace],
+        packs: Mapping[int, int],
+        sketches: Mapping[int, Hash] = _NO_SKETCHES,
+    ) -> None:
+        if self._sieve is not None:
+            # before anybody can see them
+            self._sieve.add([row[0] for row in rows])
+            if self._sieve.is_full:
+                self._sieve, self._missed = None, 0
+        # in the order in which they lie, so that each page is gone to once
+        rows.sort()
+        sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
+        put(sql, "packs", packs.items())
+        sql.executemany("INSERT OR REPLACE INTO sketches VALUES (?, ?)", sorted(sketches.items()))
+
     def packs(self) -> dict[int, int]:
         """Return up to where each pack is filed."""
+        self.settle()
         rows = self.db.query("SELECT * FROM packs")
         return dict(self.db.checked("packs", row) for row in rows)
 
@@ -171,16 +243,18 @@ class Index:
         of the packs that were replaced stay until :meth:`forget_packs`, and they are filed again if their files should
         still be there when the store is opened.
         """
+        self.settle()
         rows = places.rows()
         while some := list(islice(rows, _ROWS_AT_ONCE)):
-            with self.db.writing(hold=False) as sql:
-                _add(sql, some, {})
-        with self.db.writing(hold=False) as sql:
-            _add(sql, [], packs)
+            with self._filing, self.db.writing(hold=False) as sql:
+                self._add(sql, some, {})
+        with self._filing, self.db.writing(hold=False) as sql:
+            self._add(sql, [], packs)
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in replaced])
 
     def forget_packs(self, numbers: Sequence[int]) -> None:
         """Drop all rows of packs, a part at a time: others may write in between."""
+        self.settle()
         marks, packs = among(numbers)
         after = _LEAST_KEY
         while True:
@@ -205,24 +279,55 @@ class Index:
             places = self.places_of(hash_key(digests[0]))
             return {digests[0]: places} if places else {}
         keys = hash_keys(digests)
-        wanted = list(set(keys))
         by_key: dict[int, list[BlobPlace]] = {}
+        # in this order: what waits no more is in the table
+        fresh, asked = self._fresh, set(keys)
+        for key in asked if fresh else ():
+            if waiting := fresh.of(key):
+                by_key[key] = waiting
+        sieve, before = self._sieve, len(by_key)
+        wanted = list(asked) if sieve is None else sieve.passing(asked)
         for start in range(0, len(wanted), _LOOKUPS_AT_ONCE):
             marks, some = among(wanted[start : start + _LOOKUPS_AT_ONCE])
             rows = self.db.query(f"SELECT key, pack, offset, member FROM blobs WHERE key IN ({marks})", some)
             for key, pack, offset, member in rows:
-                by_key.setdefault(key, []).append((pack, offset, member))
+                places = by_key.setdefault(key, [])
+                # what is being filed is in both
+                if not places or (pack, offset, member) not in places:
+                    places.append((pack, offset, member))
+        # nobody else waits for it
+        if sieve is None and get_ident() in self._gatherers:
+            self._missed += len(wanted) - len(by_key) + before
+            self._begin_sieve()
         if not by_key:
             return {}
         return {digest: by_key[key] for digest, key in zip(digests, keys, strict=True) if key in by_key}
 
+    def _begin_sieve(self) -> None:
+        """Begin to sieve once that costs less than what is looked for in vain."""
+        pages = self.db.query("PRAGMA page_count")[0][0]
+        if self._missed * _WORTH < pages * _ROWS_A_PAGE:
+            return
+        with self._filing:
+            sieve = Sieve(_GROWTH * pages * _ROWS_A_PAGE)
+            rows = self.db.rows("SELECT key FROM blobs")
+            while some := [key for (key,) in islice(rows, _ROWS_AT_ONCE)]:
+                sieve.add(some)
+            self._sieve = sieve
+
     def places_of(self, key: int) -> list[BlobPlace]:
         """Return the places that may hold a blob, by the key of its hash."""
-        places: list[BlobPlace] = self.db.query("SELECT pack, offset, member FROM blobs WHERE key = ?", (key,))
+        places = self._fresh.of(key)
+        for place in self.db.query("SELECT pack, offset, member FROM blobs WHERE key = ?", (key,)):
+            # what is being filed is in both
+            if place not in places:
+                places.append(place)
         return places
 
     def has_here(self, keys: Sequence[int]) -> bool:
         """Return whether all of some blobs, by the keys of their hashes, have places in packs of this machine."""
+        fresh = self._fresh
+        keys = [key for key in keys if not any(place[0] < REMOTE for place in fresh.of(key))] if fresh else keys
         for start in range(0, len(keys), _LOOKUPS_AT_ONCE):
             some = set(keys[start : start + _LOOKUPS_AT_ONCE])
             marks, wanted = among(some)
@@ -286,10 +391,3 @@ class Index:
 
 def _noted(pack: int) -> str:
     return f"{_NOTED}{pack}"
-
-
-def _add(sql: sqlite3.Connection, rows: list[KeyPlace], packs: Mapping[int, int]) -> None:
-    # in the order in which they lie, so that each page is gone to once
-    rows.sort()
-    sql.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?, ?)", rows)
-    put(sql, "packs", packs.items())

@@ -29,7 +29,8 @@ from store.errors import ConvfsError, DamageError
 from store.ids import Hash, hash_key, patch_of, turn_of, type_tag
 from store.index.beside import remove_database
 from store.index.database import Row, held_if_full, holds
-from store.index.index import BlobPlace, Index
+from store.index.fresh import BlobPlace
+from store.index.index import Index
 from store.index.origins import origin
 
 RECOVERED = "recover"

@@ -28,7 +28,8 @@ from store.disk import durable
 from store.disk.pack import PackSet, PackWriter, RecordPlace
 from store.errors import DamageError, StoreFailed, StoreFull
 from store.ids import Hash
-from store.index.index import BlobPlace, Places
+from store.index.fresh import BlobPlace
+from store.index.index import Places
 from store.upkeep.rebuild import blob_places
 
 _AT_ONCE = 500

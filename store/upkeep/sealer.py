@@ -33,7 +33,8 @@ from store.disk.pack import RecordPlace
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError
 from store.ids import Hash, hash_bytes
-from store.index.index import BlobPlace, Places
+from store.index.fresh import BlobPlace
+from store.index.index import Places
 from store.paths import REWRITTEN
 from store.upkeep.rewrite import NewPacks, Rewriting, told
 

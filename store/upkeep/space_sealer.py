@@ -17,7 +17,7 @@ from store.disk.blob_format import Record, decode_record
 from store.disk.file_header import HEADER_SIZE
 from store.errors import Away, DamageError, NotFound
 from store.ids import Hash, now_ms
-from store.index.index import BlobPlace
+from store.index.fresh import BlobPlace
 from store.paths import REWRITTEN
 from store.shared.packs import PackNote, Packs, Replacement, records_of
 from store.shared.replica import Replica
