@@ -16,7 +16,6 @@ from store.disk.turn_format import Encoding
 from store.errors import UsageError, told
 from store.formats.core.editing import Lens
 from store.formats.core.format import Format
-from store.formats.core.lens import Nothing
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
@@ -192,10 +191,7 @@ def learn(folder: Path) -> list[str]:
             continue
         try:
             status = page.stat()
-            described = _described(page, status.st_mtime_ns, status.st_size)
-            # what is wrong with a view is told before a session needs it
-            described.lenses[0].view(b"{}", Nothing())
-            _learned[page.stem] = described
+            _learned[page.stem] = _described(page, status.st_mtime_ns, status.st_size)
         except Exception as error:
             said = str(told(error))
             wrong.append(said if str(page) in said else f"{page}: {said}")

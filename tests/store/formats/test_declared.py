@@ -569,7 +569,7 @@ FAILING: dict[str, tuple[str, dict[str, object], list[tuple[str, bool]]]] = {
 
 @pytest.mark.parametrize("tool", FAILING)
 def test_results_beside_their_calls_say_what_failed(tool: str) -> None:
-    """What brought nothing is a result, too, and what still runs is none."""
+    """A result that brought nothing is one, too; what still runs has none."""
     name, record, wanted = FAILING[tool]
     [event] = events(format_named(name), [record])
     results = [step for step in steps_of(1, event) if step.kind is Kind.TOOL_RESULT]
