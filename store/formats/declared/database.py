@@ -1,6 +1,8 @@
 """A described format whose sessions are rows of a database, or stand in a file of JSON that is exported from one."""
 
+import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -534,7 +536,10 @@ class DeclaredExport(DeclaredDatabase):
         after = bytes(found[0].json[column]) if found else b"[]"
         text = original.read_bytes()
         was, now = documents.parse(before.decode()), documents.parse(after.decode())
-        target.write_bytes(text if was == now else documents.carried(text, (), was, now))
+        if was != now:
+            pieces = _documents_in(text.decode("utf-8-sig", "surrogateescape"))
+            text = _carried(pieces, was, now) if len(pieces) > 2 else documents.carried(text, (), was, now)
+        target.write_bytes(text)
 
     def _rows(self, document: bytes) -> Iterator[Row]:
         """Yield the lines of an export: of rows with a document, or of a document alone."""
@@ -554,23 +559,61 @@ def _is_export(path: Path) -> bool:
         return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
 
 
+_space = re.compile(r"[\s\0]*").match
+
+
+def _documents_in(text: str) -> list[tuple[str, str]]:
+    """Return the documents of a text, each with the space before it, and at last the space behind them, alone.
+
+    None where there is anything else.
+    """
+    found: list[tuple[str, str]] = []
+    at = 0
+    while between := _space(text, at):
+        if between.end() == len(text):
+            return [*found, (between[0], "")]
+        try:
+            _value, end = json.JSONDecoder().raw_decode(text, between.end())
+        except (ValueError, RecursionError):
+            return []
+        found.append((between[0], text[between.end() : end]))
+        at = end
+    return []
+
+
+def _joined(pieces: Sequence[tuple[str, str]]) -> str:
+    """Return several documents as one list of them."""
+    return f"[{','.join(document for _space, document in pieces[:-1])}]"
+
+
+def _carried(pieces: Sequence[tuple[str, str]], was: object, now: object) -> bytes:
+    """Return a file of several documents, with the difference between the lists of them made."""
+    text = documents.carried(_joined(pieces).encode("utf-8", "surrogateescape"), (), was, now)
+    found = [text[slice(*locate(text, (at,)))] for at in range(len(as_list(now)))]
+    *spaces, last = (space.encode() for space, _document in pieces)
+    # one that has gone takes the last space with it
+    return b"".join(map(bytes.__add__, spaces, found)) + last
+
+
 def _document_of(path: Path) -> bytes:
-    """Return a file of JSON on one line. Raises UsageError for one that is none, or is too large."""
-    found = on_one_line(read_document(path).decode("utf-8-sig", "replace"))
+    """Return a file of JSON on one line, as a list where there are several documents.
+
+    Raises UsageError for one that is none, or is too large.
+    """
+    text = read_document(path).decode("utf-8-sig", "replace")
+    found = on_one_line(text)
+    if found is None and (pieces := _documents_in(text)):
+        found = on_one_line(_joined(pieces))
     if found is None:
         raise UsageError(f"{path.name} is no JSON that can be read: repair or export it again")
     return found
 
 
-def _sessions(whole: object, column: str) -> Iterator[tuple[ValuePath, dict[str, object]]]:
-    for at, one in enumerate(as_list(whole)):
-        row = as_object(one)
-        if is_object(row.get(column)):
-            yield (at, column), dict(row)
-        elif row:
-            yield (at,), {column: row}
-    if is_object(whole):
-        if is_object(whole.get(column)):
-            yield (column,), dict(whole)
-        else:
-            yield (), {column: whole}
+def _sessions(whole: object, column: str, at: ValuePath = ()) -> Iterator[tuple[ValuePath, dict[str, object]]]:
+    if isinstance(whole, list):
+        for number, one in enumerate(whole):
+            yield from _sessions(one, column, (*at, number))
+    elif is_object(whole) and is_object(whole.get(column)):
+        yield (*at, column), dict(whole)
+    elif whole and is_object(whole):
+        yield at, {column: whole}

@@ -427,6 +427,19 @@ def test_exports_of_open_webui_keep_their_layout(tmp_path: Path, exported: objec
         assert native(store, path) == path.read_bytes()
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_several_exports_in_one_file_are_read_and_edited(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "chat-export-1.json"
+    said = ([{"id": "c1", "chat": chat()}], chat() | {"title": "Two"}, {"id": "c3", "chat": chat()})
+    path.write_text("\n\n".join(json.dumps(one, indent=indent, ensure_ascii=False) for one in said) + "\n")
+    assert _better(path, tmp_path) == path.read_text().replace("Says a2", "Better.", 2)
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        # each branches once
+        assert (report.errors, len(list(store.library.conversations()))) == ([], 3 * 2)
+        assert native(store, path) == path.read_bytes()
+
+
 def test_an_export_with_half_a_character_is_read_and_edited(tmp_path: Path) -> None:
     path = tmp_path / "chat-export-1.json"
     path.write_text(json.dumps(chat(), indent=2).replace("Says u3", r"Half \ud83d of it, \ud83d\ude00 and C:\\ud83d"))
