@@ -6,21 +6,22 @@ asked for. :meth:`SealedGroup.names` computes them by hashing everything.
 Content that was cut out of a record and lies in the same group has an *inner name*: 20 bytes, so never a hash, valid in
 this group only. Joining a payload takes such contents from the group itself, without a lookup.
 
-A group is made with all the time that it takes (:class:`GroupSealer`). Records and contents are compressed apart:
-either resembles its own kind more than the other, so a frame of one kind says more about what comes next in it. A
-frame of a megabyte is decompressed in half a millisecond.
+A group is made with all the time that it takes (:class:`GroupSealer`). Records and contents stand apart in it, stretch
+by stretch: either resembles its own kind more than the other. Yet all is one frame, as they repeat each other, too, and
+a stretch is short, so that one record is read without most of what comes after it. A megabyte is decompressed in half a
+millisecond.
 """
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice, pairwise
 
 from store.content import zstd
 from store.content.compression import MAX_BODY_BYTES, Member
-from store.content.cuts import join
-from store.content.zstd import shows, veil_much
+from store.content.cuts import is_text, join
+from store.content.zstd import shows, veil_much, veil_quickly
 from store.disk import sealed_format, skeleton_format
 from store.disk.blob_format import (
     Compression,
@@ -53,16 +54,16 @@ class SealedGroup:
 
     def __init__(self, record: Record) -> None:
         """Read head and table."""
-        head = decode_head(record.stored)
+        apart = record.compression == Compression.SEALED_APART
+        head = decode_head(record.stored, apart=apart)
         if max(head.table_size, record.raw_len) > MAX_BODY_BYTES:
             raise DamageError("a sealed group claims more than any holds")
         records_at = head.size + head.table_length
-        contents_at = records_at + head.records_length
+        veil = veil_much if apart else veil_quickly
+        ends = [records_at, *([records_at + head.records_length] if apart else []), len(record.stored)]
         frames = [
-            partial(_frame, record.stored[start:stop], record.hash, veiled=bool(head.veiled >> number & 1))
-            for number, (start, stop) in enumerate(
-                ((head.size, records_at), (records_at, contents_at), (contents_at, len(record.stored)))
-            )
+            partial(_frame, record.stored[start:stop], record.hash, veil if head.veiled >> number & 1 else None)
+            for number, (start, stop) in enumerate(pairwise((head.size, *ends)))
         ]
         self._table = table = decode_table(zstd.decompress(frames[0](), head.table_size), head)
         self._outside, self._named = head.outside, head.named
@@ -71,9 +72,14 @@ class SealedGroup:
         """The number of its blobs that are records: those of the lowest numbers."""
         self._count = head.records + head.contents
         self._first_cuts = [0, *accumulate(table.counts)]
-        self._records = _Bodies(frames[1], table.bodies)
-        self._contents = _Bodies(frames[2], table.contents)
-        self.size = self._records.size + self._contents.size
+        if apart:
+            self._order: Sequence[int] = range(self._count)
+            self._places = [*range(head.records), *range(head.contents)]
+            self._records, self._contents = _Bodies(frames[1], table.bodies), _Bodies(frames[2], table.contents)
+        else:
+            self._order, self._places, lengths = _in_stretches(table)
+            self._records = self._contents = _Bodies(frames[1], lengths)
+        self.size = sum(table.bodies) + sum(table.contents)
         """Its size when it is decompressed."""
         if self.size != record.raw_len:
             raise DamageError(f"a sealed group has {self.size} bytes where its record says {record.raw_len}")
@@ -102,11 +108,13 @@ class SealedGroup:
         records = self.records
         needed = set(members)
         needed.update(self._table.members[cut] for member in tuple(needed) for cut in self._cuts(member))
-        inside = sorted(member for member in needed if member < self._count)
-        if inside and inside[0] < records:
-            self._records.reach(max(member for member in inside if member < records))
-        if inside and inside[-1] >= records:
-            self._contents.reach(inside[-1] - records)
+        farthest: dict[_Bodies, int] = {}
+        for member in needed:
+            if member < self._count:
+                bodies = self._records if member < records else self._contents
+                farthest[bodies] = max(farthest.get(bodies, 0), self._places[member])
+        for bodies, place in farthest.items():
+            bodies.reach(place)
 
     def plain(self, member: int) -> bytes:
         """Return a blob without cuts."""
@@ -156,10 +164,19 @@ class SealedGroup:
         return names
 
     def members(self) -> Iterator[Member]:
-        """Yield all blobs as other records keep them; decompresses and hashes everything."""
+        """Yield all blobs as other records keep them, by number; decompresses and hashes everything."""
         names = self.names()
         for number in range(self._count):
             yield self._member(number, names)
+
+    def without(self, is_out: Callable[[Hash], bool], level: int) -> "GroupSealer":
+        """Return such a group in the making, with the blobs of this one, in its order, but for those that are out."""
+        made = GroupSealer(level)
+        names = self.names()
+        for number in self._order:
+            if not is_out(names[number]):
+                (made.add_record if number < self.records else made.add_content)(self._member(number, names))
+        return made
 
     def readable(self) -> Iterator[tuple[int, Member]]:
         """Yield the blobs that can be read of a group that may be damaged, with their numbers, as :meth:`members` does.
@@ -220,8 +237,27 @@ class SealedGroup:
         return self._outside[member - self._count]
 
     def _body(self, member: int) -> bytes:
-        records = self.records
-        return self._records.at(member) if member < records else self._contents.at(member - records)
+        return (self._records if member < self.records else self._contents).at(self._places[member])
+
+
+def _in_stretches(table: Table) -> tuple[list[int], list[int], list[int]]:
+    """Return the members in the order of their bodies, the place that each has in it, and the lengths of the bodies."""
+    order: list[int] = []
+    records_at: list[int] = []
+    contents_at: list[int] = []
+    lengths: list[int] = []
+    record = content = 0
+    for contents, records in zip(table.stretch_contents, table.stretch_records, strict=True):
+        at = len(lengths)
+        contents_at += range(at, at + contents)
+        records_at += range(at + contents, at + contents + records)
+        order += range(len(table.bodies) + content, len(table.bodies) + content + contents)
+        order += range(record, record + records)
+        lengths += table.contents[content : content + contents]
+        lengths += table.bodies[record : record + records]
+        content += contents
+        record += records
+    return order, records_at + contents_at, lengths
 
 
 def is_inner(name: bytes) -> bool:
@@ -233,11 +269,16 @@ def _number(name: bytes) -> int:
     return int.from_bytes(name[_KEY_SIZE:], "little")
 
 
-def _frame(stored: memoryview, digest: Hash, *, veiled: bool) -> memoryview | bytes:
-    return veil_much(stored, digest) if veiled else stored
+_Veil = Callable[[memoryview, Hash], bytes]
+
+
+def _frame(stored: memoryview, digest: Hash, veil: _Veil | None) -> memoryview | bytes:
+    return veil(stored, digest) if veil is not None else stored
 
 
 _keeping = threading.Lock()
+_MUCH = 0.75
+"""The part of a frame behind which reading ends late: who then reads on would have saved nothing."""
 
 
 class _Bodies:
@@ -265,7 +306,7 @@ class _Bodies:
         data = self._data
         if len(data) < stop and frame is not None:
             try:
-                if data or 2 * stop > self.size:
+                if data or stop > _MUCH * self.size:
                     data = zstd.decompress(frame(), self.size)
                 else:
                     data = zstd.beginning(frame(), self.size, stop)
@@ -296,8 +337,8 @@ _GROUPS = (Compression.GROUP, Compression.GROUP_DICT)
 
 def members_of(record: Record) -> int:
     """Return how many blobs a record holds. DamageError."""
-    if record.compression == Compression.SEALED:
-        head = decode_head(record.stored)
+    if record.sealed:
+        head = decode_head(record.stored, apart=record.compression == Compression.SEALED_APART)
         return head.records + head.contents
     if record.compression in _GROUPS:
         return len(decode_group_table(record.compression, record.stored).members)
@@ -309,7 +350,7 @@ def names_of(record: Record) -> list[Hash]:
 
     Of a sealed group, everything is decompressed and hashed for it; of others, nothing.
     """
-    if record.compression == Compression.SEALED:
+    if record.sealed:
         return SealedGroup(record).names()
     if record.compression in _GROUPS:
         return [member.hash for member in decode_group_table(record.compression, record.stored).members]
@@ -334,8 +375,12 @@ def needs_of(record: Record) -> list[Hash]:
     return []
 
 
-SEALED_BYTES = 2 << 20
+SEALED_BYTES = 4 << 20
 """The size of a sealed group, roughly: nothing is added to one that has reached this."""
+FETCHED_BYTES = 2 << 20
+"""The same of a group of a space, which is fetched whole where one blob of it is read."""
+_STRETCH_BYTES = 512 << 10
+"""The size of a stretch, roughly."""
 
 LEVEL = 19
 
@@ -346,28 +391,36 @@ _MOST_MEMBERS = 16_384
 class GroupSealer:
     """One sealed group in the making. No blob may be added twice."""
 
-    def __init__(self, level: int = LEVEL) -> None:
-        """``level`` is how hard zstd tries."""
+    def __init__(self, level: int = LEVEL, most: int = SEALED_BYTES) -> None:
+        """``level`` is how hard zstd tries; ``most`` is the size of a group, roughly."""
         self._level = level
+        self._most = most
         self.size = 0
         """The bytes that have been added."""
-        self._records: list[Member] = []
-        self._contents: list[Member] = []
+        self._count = 0
+        self._stretches = [_Stretch()]
 
     @property
     def full(self) -> bool:
         """True if nothing more should be added."""
-        return self.size >= SEALED_BYTES or len(self._records) + len(self._contents) >= _MOST_MEMBERS
+        return self.size >= self._most or self._count >= _MOST_MEMBERS
 
     def add_record(self, member: Member) -> None:
-        """Add the payload of a turn, or any skeleton; best after the contents that were cut out of it."""
-        self._records.append(member)
-        self.size += len(member.body)
+        """Add the payload of a turn, or any skeleton; best right after the contents that were cut out of it."""
+        self._stretches[-1].records.append(member)
+        self._added(member)
+        if self._stretches[-1].size >= _STRETCH_BYTES:
+            self._stretches.append(_Stretch())
 
     def add_content(self, member: Member) -> None:
         """Add a blob of another kind."""
-        self._contents.append(member)
+        self._stretches[-1].contents.append(member)
+        self._added(member)
+
+    def _added(self, member: Member) -> None:
+        self._stretches[-1].size += len(member.body)
         self.size += len(member.body)
+        self._count += 1
 
     def finish(self) -> Generator[int, None, tuple[bytes, list[Hash]]]:
         """Return the record, and the names of its blobs by their numbers; pauses now and then.
@@ -376,28 +429,44 @@ class GroupSealer:
 
         It is read back: DamageError if that does not give every blob with its name.
         """
-        members = [*self._records, *self._contents]
-        rows = _Rows(members)
-        bodies = [rows.add(member) for member in self._records]
-        records, contents = b"".join(bodies), b"".join([member.body for member in self._contents])
-        table = sealed_format.encode_table(rows.table(bodies, self._contents))
-        frames = [zstd.compress(table, self._level)]
-        for data in (records, contents):
-            frames.append((yield from zstd.compress_in_steps(data, self._level)))  # noqa: PERF401  (it yields)
-        digest = hash_bytes(records + contents)
+        stretches = [stretch for stretch in self._stretches if stretch.records or stretch.contents]
+        for stretch in stretches:
+            # what is not text says nothing about text
+            stretch.contents.sort(key=lambda member: not is_text(member.body))
+        records = [member for stretch in stretches for member in stretch.records]
+        contents = [member for stretch in stretches for member in stretch.contents]
+        rows = _Rows([*records, *contents])
+        bodies = [rows.add(member) for member in records]
+        table = zstd.compress(sealed_format.encode_table(rows.table(bodies, stretches)), self._level)
+        left = iter(bodies)
+        pieces = [
+            b"".join(piece)
+            for stretch in stretches
+            for piece in ([member.body for member in stretch.contents], list(islice(left, len(stretch.records))))
+        ]
+        frame = yield from zstd.compress_in_steps(pieces, self._level)
+        digest = hash_bytes(b"".join(pieces))
         veiled = 0
         stored = []
-        for number, frame in enumerate(frames):
-            veiled |= shows(frame) << number
-            stored.append(veil_much(frame, digest) if shows(frame) else frame)
-        head = rows.head(len(bodies), len(self._contents), veiled, [len(frame) for frame in frames])
-        record = encode_record(
-            codec(Compression.SEALED, Form.PLAIN), len(records) + len(contents), digest, b"".join((head, *stored))
-        )
-        names = [member.hash for member in members]
+        for number, each in enumerate((table, frame)):
+            veiled |= shows(each) << number
+            stored.append(veil_quickly(each, digest) if shows(each) else each)
+        head = rows.head(len(records), len(contents), veiled, len(table), len(stretches))
+        size = sum(map(len, pieces))
+        record = encode_record(codec(Compression.SEALED, Form.PLAIN), size, digest, b"".join((head, *stored)))
+        names = [member.hash for member in (*records, *contents)]
         if SealedGroup(decode_record(memoryview(record))).names() != names:
             raise DamageError("a blob that was to be sealed is damaged: its bytes do not have its hash")
         return record, names
+
+
+class _Stretch:
+    """Contents, and the records after them."""
+
+    def __init__(self) -> None:
+        self.contents: list[Member] = []
+        self.records: list[Member] = []
+        self.size = 0
 
 
 class _Rows:
@@ -430,11 +499,21 @@ class _Rows:
             self._named.append(member.hash)
         return skeleton.rest
 
-    def table(self, bodies: Iterable[bytes | memoryview], contents: Iterable[Member]) -> Table:
-        columns = zip(*self._cuts, strict=True) if self._cuts else ((), (), (), ())
-        return Table([len(body) for body in bodies], self._counts, [len(member.body) for member in contents], *columns)
+    def table(self, bodies: Iterable[bytes | memoryview], stretches: Sequence[_Stretch]) -> Table:
+        gaps, lengths, spellings, members = zip(*self._cuts, strict=True) if self._cuts else ((), (), (), ())
+        return Table(
+            [len(body) for body in bodies],
+            self._counts,
+            [len(member.body) for stretch in stretches for member in stretch.contents],
+            gaps,
+            lengths,
+            spellings,
+            members,
+            [len(stretch.contents) for stretch in stretches],
+            [len(stretch.records) for stretch in stretches],
+        )
 
-    def head(self, records: int, contents: int, veiled: int, frames: list[int]) -> bytes:
+    def head(self, records: int, contents: int, veiled: int, table_length: int, stretches: int) -> bytes:
         return sealed_format.encode_head(
-            Head(records, contents, len(self._cuts), list(self._outside), self._named, veiled, frames[0], frames[1])
+            Head(records, contents, len(self._cuts), list(self._outside), self._named, veiled, table_length, stretches)
         )

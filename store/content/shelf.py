@@ -34,12 +34,12 @@ _Value = TypeVar("_Value")
 class ByteCache(Generic[_Key, _Value]):
     """Keeps the most recently used values whose sizes sum up to ``capacity`` at most. Safe to share between threads.
 
-    A value that would take more than an eighth of the capacity is not kept: it would push out everything else.
+    A value that would take more than a quarter of the capacity is not kept: it would push out everything else.
     """
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._largest = capacity // 8
+        self._largest = capacity // 4
         self.size = 0
         """The bytes that are kept."""
         self._items: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
@@ -99,7 +99,7 @@ class OpenRecord:
         self.chunks: list[Chunk] | None = None
         self.members: dict[Hash, MemberEntry] = {}
         self.sealed: SealedGroup | None = None
-        if record.compression == Compression.SEALED:
+        if record.sealed:
             self.sealed = SealedGroup(record)
             self.size = self.sealed.size
         elif record.compression in _GROUPS:
@@ -289,7 +289,7 @@ class Shelf:
                 record = self.source.read(*place, damaged=True)
             except ConvfsError:
                 raise damage from None
-            if record.compression != Compression.SEALED:
+            if not record.sealed:
                 raise
             return record
 

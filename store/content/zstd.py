@@ -77,6 +77,12 @@ def veil_much(data: bytes | memoryview, digest: Hash) -> bytes:
     return _combined(data, (blake3(digest).digest(length=_PERIOD) * (size // _PERIOD + 1))[:size])
 
 
+def veil_quickly(data: bytes | memoryview, digest: Hash) -> bytes:
+    """As :func:`veil`, with one byte again and again: no byte of ASCII is one of what comes of it."""
+    key = 0x80 | digest[0]
+    return bytes(data).translate(bytes(byte ^ key for byte in range(256)))
+
+
 def _combined(data: bytes | memoryview, stream: bytes) -> bytes:
     size = len(data)
     return (int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")
@@ -158,24 +164,28 @@ def compress(data: bytes | memoryview, level: int = LEVEL, dictionary: Dictionar
     return compressor.compress(data)
 
 
-def compress_in_steps(data: bytes, level: int) -> Generator[int, None, bytes]:
-    """Return one frame that declares its size, pausing after each step of some hundredths of a second.
+def compress_in_steps(pieces: Sequence[bytes], level: int) -> Generator[int, None, bytes]:
+    """Return one frame of some pieces that declares its size, pausing after each step of some hundredths of a second.
 
-    Yields how many bytes each step has compressed.
+    No block of it has bytes of two pieces, whose letters may be of other kinds. Yields how many bytes each step has
+    compressed.
     """
     # kept for the next one: to free the tables of a high level takes 15 ms, in which no other thread runs
     compressor = _tools.stepping.pop(level, None) or zstandard.ZstdCompressor(level=level)
     try:
-        tool = compressor.compressobj(size=len(data))
-        pieces = []
-        for start in range(0, len(data), _STEP_BYTES):
-            step = data[start : start + _STEP_BYTES]
-            pieces.append(tool.compress(step))
-            yield len(step)
-        pieces.append(tool.flush())
+        tool = compressor.compressobj(size=sum(map(len, pieces)))
+        frame = []
+        for number, piece in enumerate(pieces):
+            if number:
+                frame.append(tool.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK))
+            for start in range(0, len(piece), _STEP_BYTES):
+                step = piece[start : start + _STEP_BYTES]
+                frame.append(tool.compress(step))
+                yield len(step)
+        frame.append(tool.flush())
     finally:
         _tools.stepping[level] = compressor
-    return b"".join(pieces)
+    return b"".join(frame)
 
 
 def declared_size(frame: bytes | memoryview, at_most: int) -> int:

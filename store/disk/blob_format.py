@@ -13,7 +13,7 @@ uncompressed bodies, one after another. Where a record needs other blobs, its st
 * GROUP: ``count u32 | count x (hash[32] | form u16 | raw_len u32 | body_len u32) | frame`` of all bodies
 * GROUP_DICT: ``dictionary[32]``, then as GROUP
 * CHUNKS: ``count u32 | count x (hash[32] | length u32)``
-* SEALED: as ``store.disk.sealed_format`` says; what it needs is named in its head
+* SEALED, SEALED_APART: as ``store.disk.sealed_format`` says; what it needs is named in its head
 * DELTA: ``base[32] | count u32 | count x (fresh u32 | offset u32 | length u32) | frame`` of all fresh bytes. So many
   fresh bytes, then ``length`` bytes of the blob ``base`` from ``offset`` on, and so forth; what is left of the fresh
   bytes is the end.
@@ -57,7 +57,8 @@ class Compression(IntEnum):
     GROUP_DICT = 4
     CHUNKS = 5
     DELTA = 6
-    SEALED = 7
+    SEALED_APART = 7
+    SEALED = 8
 
 
 class Form(IntEnum):
@@ -68,6 +69,7 @@ class Form(IntEnum):
 
 
 _COMPRESSIONS = tuple(Compression)
+_SEALED = (Compression.SEALED, Compression.SEALED_APART)
 _FORMS = tuple(Form)
 
 
@@ -83,6 +85,11 @@ class Record(Struct, frozen=True, gc=False):
     def compression(self) -> Compression:
         """The compression of ``stored``."""
         return _COMPRESSIONS[self.codec & 0xFF & ~_VEILED]
+
+    @property
+    def sealed(self) -> bool:
+        """True for a sealed group, old or new."""
+        return self.compression in _SEALED
 
     @property
     def veiled(self) -> bool:

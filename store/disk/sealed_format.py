@@ -2,25 +2,32 @@
 
 The stored bytes of a SEALED record, little-endian::
 
-    records u32 | contents u32 | cuts u32 | outside u32 | names u32 | veiled u32 | table length u32 | records length u32
+    records u32 | contents u32 | cuts u32 | outside u32 | names u32 | veiled u32 | table length u32 | stretches u32
     names x hash[32]
-    table frame [table length] | frame of the records [records length] | frame of the contents [the rest]
+    table frame [table length] | frame of the bodies [the rest]
 
-Of ``veiled``, bit 0 is set where the frame of the table is veiled, bit 1 that of the records, bit 2 that of the
-contents: combined with a stream of bytes (``store.content.zstd``), each for itself.
+Of ``veiled``, bit 0 is set where the frame of the table is veiled, bit 1 that of the bodies: combined with a stream of
+bytes (``store.content.zstd``), each for itself.
 
 Records are payloads of turns, contents is what was cut out of them, and blobs of other kinds. A blob's *member* number
-counts first through the records, then through the contents. The table, uncompressed, is seven columns of u32:
+counts first through the records, then through the contents. The table, uncompressed, is nine columns of u32:
 
     of each record     how many bytes of its frame are its body | how many cuts it has
     of each content    how many bytes of its frame it is
     of each cut        how many bytes of the body stand between the cut before and this one | its length in the payload
                        | its spelling | what was cut out
+    of each stretch    how many contents it has | how many records
+
+The bodies stand stretch by stretch, in each the contents before the records, both by rising numbers.
 
 Of a column the lowest bytes stand first, all together, then the next higher, and so on. A record without cuts is its
 body; of one with cuts, the body is what is left of the payload (``store.disk.skeleton_format`` says what a cut is).
 What was cut out is the number of a member without cuts or, from the number of members on, one of the ``outside`` names
 that stand first.
+
+A SEALED_APART group is of an earlier version: it has no stretches, and two frames of bodies. In place of the number of
+stretches its head has the length of the first, which is of the records; the last is of the contents, with bit 2 of
+``veiled``.
 
 A member without cuts is named by the hash of its bytes, one with cuts by that of its payload. Neither is said, but for
 records with a cut that is outside: their names stand behind the first ``outside``, in order.
@@ -32,6 +39,7 @@ from struct import Struct as Layout
 from sys import byteorder
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from store.errors import DamageError
 from store.ids import HASH_SIZE, Hash
@@ -54,10 +62,15 @@ class Table(Struct, frozen=True, gc=False):
     lengths: Column
     spellings: Column
     members: Column
+    stretch_contents: Column = ()
+    stretch_records: Column = ()
 
 
 class Head(Struct, frozen=True, gc=False):
-    """The beginning of a SEALED record's stored bytes."""
+    """The beginning of the stored bytes of a sealed group.
+
+    ``records_length`` is set where records and contents are ``apart``, ``stretches`` where they are not.
+    """
 
     records: int
     contents: int
@@ -66,7 +79,9 @@ class Head(Struct, frozen=True, gc=False):
     named: list[Hash]
     veiled: int
     table_length: int
-    records_length: int
+    stretches: int
+    records_length: int = 0
+    apart: bool = False
 
     @property
     def size(self) -> int:
@@ -76,47 +91,52 @@ class Head(Struct, frozen=True, gc=False):
     @property
     def table_size(self) -> int:
         """The length of the table, uncompressed."""
-        return _WIDTH * (2 * self.records + self.contents + 4 * self.cuts)
+        return _WIDTH * (2 * self.records + self.contents + 4 * self.cuts + 2 * self.stretches)
 
 
 def encode_head(head: Head) -> bytes:
-    """Return the head of the stored bytes of a sealed group; the three frames follow."""
+    """Return the head of the stored bytes of a sealed group; its frames follow."""
     names = (*head.outside, *head.named)
     counts = (head.records, head.contents, head.cuts, len(head.outside), len(names))
-    return b"".join((_HEAD.pack(*counts, head.veiled, head.table_length, head.records_length), *names))
+    last = head.records_length if head.apart else head.stretches
+    return b"".join((_HEAD.pack(*counts, head.veiled, head.table_length, last), *names))
 
 
-def decode_head(stored: memoryview) -> Head:
-    """Read the head of a sealed group; DamageError if it makes no sense."""
+def decode_head(stored: memoryview, *, apart: bool = False) -> Head:
+    """Read the head of a sealed group, with records and contents ``apart`` or not; DamageError if it makes no sense."""
     if len(stored) < _HEAD.size:
         raise DamageError(f"a sealed group is cut off after {len(stored)} bytes")
-    records, contents, cuts, outside, names, veiled, table_length, records_length = _HEAD.unpack_from(stored)
+    records, contents, cuts, outside, names, veiled, table_length, last = _HEAD.unpack_from(stored)
+    stretches, records_length = (0, last) if apart else (last, 0)
     end = _HEAD.size + names * HASH_SIZE
     fits = end + table_length + records_length <= len(stored) and outside <= names
-    if not fits or records + contents + cuts > _MOST:
+    if not fits or records + contents + cuts > _MOST or stretches > records + contents:
         raise DamageError(f"a sealed group of {records + contents} blobs does not fit in {len(stored)} bytes")
     listed = [Hash(bytes(stored[at : at + HASH_SIZE])) for at in range(_HEAD.size, end, HASH_SIZE)]
-    return Head(records, contents, cuts, listed[:outside], listed[outside:], veiled, table_length, records_length)
+    lengths = (table_length, stretches, records_length)
+    return Head(records, contents, cuts, listed[:outside], listed[outside:], veiled, *lengths, apart)
 
 
 def encode_table(table: Table) -> bytes:
     """Return a table, uncompressed. Every number is below 4 GiB."""
-    columns = (table.bodies, table.counts, table.contents, table.gaps, table.lengths, table.spellings, table.members)
-    return b"".join(map(_planes, columns))
+    return b"".join(map(_planes, astuple(table)))
 
 
 def decode_table(data: bytes, head: Head) -> Table:
-    """Read the table behind ``head``; DamageError if it is not as long as it must be, or counts other cuts."""
+    """Read the table behind ``head``; DamageError if it is not as long as it must be, or counts otherwise."""
     if len(data) != head.table_size:
         raise DamageError(f"the table of a sealed group has {len(data)} bytes where {head.table_size} belong")
     columns = []
     at = 0
-    for count in (head.records, head.records, head.contents, *(4 * [head.cuts])):
+    for count in (head.records, head.records, head.contents, *(4 * [head.cuts]), *(2 * [head.stretches])):
         columns.append(_column(data, at, count))
         at += _WIDTH * count
     table = Table(*columns)
     if sum(table.counts) != head.cuts:
         raise DamageError("the records of a sealed group do not have the cuts that it has")
+    placed = sum(table.stretch_contents), sum(table.stretch_records)
+    if not head.apart and placed != (head.contents, head.records):
+        raise DamageError("the stretches of a sealed group do not have the blobs that it has")
     return table
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from store.commit.writer import Writer
 from store.content.compression import Member, pack_records
-from store.content.sealed import GroupSealer, SealedGroup, members_of, names_of
+from store.content.sealed import SealedGroup, members_of, names_of
 from store.content.shelf import Shelf, StoredBlobs
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import Damage
@@ -66,10 +66,7 @@ class Stripping:
                 self._write(packed, [hash_key(name) for name in names])
 
     def _seal(self, group: SealedGroup, without: Container[object]) -> Iterator[None]:
-        again = GroupSealer(_LEVEL)
-        for number, member in enumerate(group.members()):
-            if hash_key(member.hash) not in without:
-                (again.add_record if number < group.records else again.add_content)(member)
+        again = group.without(lambda name: hash_key(name) in without, _LEVEL)
         if again.size:
             steps = again.finish()
             while True:

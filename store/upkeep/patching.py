@@ -18,10 +18,10 @@ from store.commit.intake import Intake
 from store.commit.writer import Writer
 from store.content.compression import pack_records
 from store.content.resolver import Resolver, members
-from store.content.sealed import GroupSealer, SealedGroup, leans_on, names_of
+from store.content.sealed import LEVEL, SealedGroup, leans_on, names_of
 from store.disk import durable, turn_format
 from store.disk import head_format as heads
-from store.disk.blob_format import Form, Record, encode_record
+from store.disk.blob_format import Record, encode_record
 from store.disk.file_header import HEADER_SIZE
 from store.disk.head_format import HeadFrame
 from store.disk.pack import PackSet, PackWriter
@@ -279,14 +279,7 @@ class PackRewriter:
             return []
 
     def _sealed_anew(self, group: SealedGroup) -> list[tuple[bytes, list[Hash]]]:
-        sealing = GroupSealer()
-        for member in group.members():
-            if member.hash in self._dropped:
-                continue
-            if member.form == Form.SKELETON:
-                sealing.add_record(member)
-            else:
-                sealing.add_content(member)
+        sealing = group.without(self._dropped.__contains__, LEVEL)
         return [_done(sealing.finish())] if sealing.size else []
 
 

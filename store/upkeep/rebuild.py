@@ -19,7 +19,6 @@ from store import paths
 from store.content.compression import Member
 from store.content.sealed import SealedGroup, names_of
 from store.disk import durable
-from store.disk.blob_format import Compression
 from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.head_format import HeadFrame
 from store.disk.head_log import HeadLog
@@ -125,7 +124,7 @@ def readable(packs: PackSet, pack: int, offset: int) -> Iterator[tuple[int, Memb
     """Yield what can be read of a damaged record, by its members' numbers: of a sealed group, and of nothing else."""
     with suppress(ConvfsError):
         record = packs.read(pack, offset, damaged=True)
-        if record.compression == Compression.SEALED:
+        if record.sealed:
             yield from SealedGroup(record).readable()
 
 

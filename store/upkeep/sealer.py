@@ -229,7 +229,8 @@ class New(Protocol):
 class SealingRun:
     """One rewriting of some packs. ``places`` are those of all blobs written, ``at`` the pack that is being read.
 
-    ``locate`` tells where blobs are, in these and other packs. What packs are made from is read from the store.
+    ``locate`` tells where blobs are, in these and other packs. What packs are made from is read from the store. A group
+    has ``most`` bytes, roughly.
     """
 
     def __init__(
@@ -239,6 +240,7 @@ class SealingRun:
         locate: Callable[[Sequence[Hash]], Mapping[Hash, Sequence[BlobPlace]]],
         written: New,
         numbers: Sequence[int],
+        most: int = SEALED_BYTES,
     ) -> None:
         self.places = Places()
         self.at = 0
@@ -250,7 +252,8 @@ class SealingRun:
         self._shelf = Shelf(source, _SHELF_BYTES)
         self._unsealed: dict[RecordPlace, tuple[OpenRecord, list[Member]]] = {}
         self._done: set[Hash] = set()
-        self._group = GroupSealer(LEVEL)
+        self._most = most
+        self._group = GroupSealer(LEVEL, most)
         self._written = written
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
@@ -318,7 +321,7 @@ class SealingRun:
 
     def _copy_sealed(self) -> Generator[int, None, None]:
         for pack, offset, record in self._packs.scan(numbers=sorted(n for n in self._numbers if n > REWRITTEN)):
-            if not isinstance(record, Record) or 2 * record.raw_len < SEALED_BYTES:
+            if not isinstance(record, Record) or 2 * record.raw_len < self._most:
                 continue
             opened = self._open((pack, offset))
             if opened.sealed is None:
@@ -367,7 +370,7 @@ class SealingRun:
         if _stands_alone(body):
             if member.form == Form.PLAIN and hash_bytes(body) != member.hash:
                 raise DamageError(f"blob {member.hash.hex()} is damaged: its bytes do not have its hash")
-            alone = pack_single(member, frame=(yield from compress_in_steps(body, LEVEL)))
+            alone = pack_single(member, frame=(yield from compress_in_steps([body], LEVEL)))
             # a dictionary twice: one damaged block must not take every small group with it
             for _copy in range(2 if is_dictionary(body) else 1):
                 self._write(alone, [member.hash])
@@ -381,7 +384,7 @@ class SealingRun:
         if self._group.size:
             record, names = yield from self._group.finish()
             self._write(record, names)
-        self._group = GroupSealer(LEVEL)
+        self._group = GroupSealer(LEVEL, self._most)
 
     def _write(self, record: bytes, names: Sequence[Hash]) -> None:
         pack, offset = self._written.append(record)

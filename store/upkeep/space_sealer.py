@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from store.commit.intake import Intake
+from store.content.sealed import FETCHED_BYTES
 from store.disk.blob_format import Record, decode_record
 from store.disk.file_header import HEADER_SIZE
 from store.errors import Away, DamageError, NotFound
@@ -116,7 +117,7 @@ class SpaceSealer:
             except DamageError:
                 self._damaged.add(number)
                 raise
-        run = SealingRun(self._writer, fetched, fetched.locate, new, fetched.numbers)
+        run = SealingRun(self._writer, fetched, fetched.locate, new, fetched.numbers, FETCHED_BYTES)
         try:
             yield from run.write(max(self._writer.index.db.number(_FIRST_TURN), 1))
         except Away:

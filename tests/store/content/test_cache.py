@@ -18,7 +18,7 @@ OPERATIONS = st.lists(st.tuples(st.sampled_from(["get", "put"]), st.integers(0, 
 
 @given(OPERATIONS)
 def test_the_cache_is_bounded_and_keeps_what_was_used_last(operations: list[tuple[str, int, int]]) -> None:
-    cache: ByteCache[int, int] = ByteCache(160)
+    cache: ByteCache[int, int] = ByteCache(80)
     model: dict[int, int] = {}
     for operation, key, size in operations:
         if operation == "get":
@@ -29,11 +29,11 @@ def test_the_cache_is_bounded_and_keeps_what_was_used_last(operations: list[tupl
             cache.put(key, size, size)
             model.pop(key, None)
             model[key] = size
-            while sum(model.values()) > 160:
+            while sum(model.values()) > 80:
                 del model[next(iter(model))]
         else:
             cache.put(key, size, size)
-        assert cache.size == sum(model.values()) <= 160
+        assert cache.size == sum(model.values()) <= 80
 
 
 def test_nothing_is_kept_without_room() -> None:

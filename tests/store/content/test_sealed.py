@@ -151,39 +151,52 @@ def test_the_index_may_name_a_wrong_place(packed: Packed) -> None:
         resolver.size(hash_bytes(b"never stored"))
 
 
-def group(table: Table, head: Head, frames: tuple[bytes, bytes], raw_len: int) -> Record:
-    """Return a record of a sealed group as another program may write one."""
-    compressed = [zstd.compress(part) for part in (sealed_format.encode_table(table), *frames)]
-    head = Head(
-        head.records, head.contents, head.cuts, head.outside, head.named, 0, len(compressed[0]), len(compressed[1])
-    )
+def group(table: Table, raw_len: int, *, apart: bool = False) -> Record:
+    """Return a record of a sealed group of ``{}`` and ``abc`` as another program may write one."""
+    bodies = (b"{}", b"abc") if apart else (b"abc{}",)
+    compressed = [zstd.compress(part) for part in (sealed_format.encode_table(table), *bodies)]
+    counts = (1, 1, 1, [], [], 0, len(compressed[0]))
+    stretches = len(table.stretch_contents)
+    head = Head(*counts, 0, len(compressed[1]), apart=True) if apart else Head(*counts, stretches)
     stored = sealed_format.encode_head(head) + b"".join(compressed)
-    return decode_record(
-        memoryview(encode_record(codec(Compression.SEALED, Form.PLAIN), raw_len, hash_bytes(b""), stored))
-    )
+    kind = Compression.SEALED_APART if apart else Compression.SEALED
+    return decode_record(memoryview(encode_record(codec(kind, Form.PLAIN), raw_len, hash_bytes(b""), stored)))
 
 
+APART: tuple[list[int], list[int]] = ([], [])
+TOGETHER = ([1], [1])
+
+
+@pytest.mark.parametrize("stretches", [APART, TOGETHER])
 @pytest.mark.parametrize(
-    ("table", "head", "raw_len"),
+    ("table", "raw_len"),
     [
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [2]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a name too many"),
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [0]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="of itself"),
-        pytest.param(Table([2], [1], [3], [9], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a gap too long"),
-        pytest.param(Table([2], [2], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a cut too few"),
-        pytest.param(Table([2], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 6, id="another size"),
-        pytest.param(Table([3], [1], [3], [0], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 6, id="a body too long"),
-        pytest.param(Table([2], [1], [3], [0], [4], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), 5, id="a cut too long"),
+        pytest.param(([2], [1], [3], [0], [3], [0], [2]), 5, id="a name too many"),
+        pytest.param(([2], [1], [3], [0], [3], [0], [0]), 5, id="of itself"),
+        pytest.param(([2], [1], [3], [9], [3], [0], [1]), 5, id="a gap too long"),
+        pytest.param(([2], [2], [3], [0], [3], [0], [1]), 5, id="a cut too few"),
+        pytest.param(([2], [1], [3], [0], [3], [0], [1]), 6, id="another size"),
+        pytest.param(([3], [1], [3], [0], [3], [0], [1]), 6, id="a body too long"),
+        pytest.param(([2], [1], [3], [0], [4], [0], [1]), 5, id="a cut too long"),
     ],
 )
-def test_what_makes_no_sense_is_damage(table: Table, head: Head, raw_len: int) -> None:
+def test_what_makes_no_sense_is_damage(
+    table: tuple[list[int], ...], raw_len: int, stretches: tuple[list[int], list[int]]
+) -> None:
     with pytest.raises(DamageError):
-        SealedGroup(group(table, head, (b"{}", b"abc"), raw_len)).names()
+        SealedGroup(group(Table(*table, *stretches), raw_len, apart=stretches is APART)).names()
 
 
-def test_a_group_that_makes_sense_is_read() -> None:
-    read = SealedGroup(
-        group(Table([2], [1], [3], [1], [3], [0], [1]), Head(1, 1, 1, [], [], 0, 0, 0), (b"{}", b"abc"), 5)
-    )
+@pytest.mark.parametrize("stretches", [([], []), ([1], [2]), ([0, 0], [1, 0]), ([1] * 3, [0, 1, 0])])
+def test_stretches_that_have_other_blobs_are_damage(stretches: tuple[list[int], list[int]]) -> None:
+    with pytest.raises(DamageError, match="sealed group"):
+        SealedGroup(group(Table([2], [1], [3], [1], [3], [0], [1], *stretches), 5))
+
+
+@pytest.mark.parametrize("stretches", [APART, TOGETHER, ([1, 0], [0, 1])])
+def test_a_group_that_makes_sense_is_read(stretches: tuple[list[int], list[int]]) -> None:
+    table = Table([2], [1], [3], [1], [3], [0], [1], *stretches)
+    read = SealedGroup(group(table, 5, apart=stretches is APART))
     assert read.names() == [hash_bytes(b"{abc}"), hash_bytes(b"abc")]
     assert [read.length(number) for number in range(2)] == [5, 3]
     for number in (-1, 2):
@@ -199,7 +212,7 @@ def test_a_head_that_is_cut_off_is_damage(length: int) -> None:
     stored = decode_record(memoryview(record)).stored
     if length < len(stored):
         with pytest.raises(DamageError):
-            SealedGroup(Record(codec(Compression.SEALED, Form.PLAIN), 4, hash_bytes(b""), stored[:length]))
+            SealedGroup(Record(codec(Compression.SEALED, Form.PLAIN), 4, hash_bytes(b""), stored[:length])).names()
 
 
 def test_a_head_that_claims_much_takes_no_memory() -> None:

@@ -97,10 +97,10 @@ def test_frames_are_read_together_as_they_are_one_by_one(count: int, least: int)
 
 def test_what_is_compressed_in_steps_may_be_left_or_have_others_between() -> None:
     texts = [f"{number}: what stands in a record, {number * 7}. ".encode() * 20_000 for number in range(4)]
-    left = zstd.compress_in_steps(texts[3], 19)
+    left = zstd.compress_in_steps([texts[3]], 19)
     next(left)
     left.close()
-    working = [zstd.compress_in_steps(text, 19) for text in texts[:3]]
+    working = [zstd.compress_in_steps([text[:at], text[at:]], 19) for at, text in enumerate(texts[:3])]
     frames: dict[int, bytes] = {}
     while len(frames) < len(working):
         for number, one in enumerate(working):

@@ -59,7 +59,7 @@ def resealed(data: bytes, offset: int, value: int) -> memoryview:
     return memoryview(data + zlib.crc32(data).to_bytes(4, "little"))
 
 
-@pytest.mark.parametrize(("offset", "value"), [(4, 2), (6, 8), (6, 0x0200), (6, 0xFF01)])
+@pytest.mark.parametrize(("offset", "value"), [(4, 2), (6, 9), (6, 0x0200), (6, 0xFF01)])
 def test_a_sound_record_of_an_unknown_kind_is_new(offset: int, value: int) -> None:
     data = blob_format.encode_record(CODEC, 5, hash_bytes(b"hello"), b"hello")
     with pytest.raises(FormatTooNew, match="update convfs"):

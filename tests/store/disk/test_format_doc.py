@@ -84,7 +84,7 @@ GROUP = blob_format.encode_group_table(
         Member(hash_bytes(CONTENT), Form.PLAIN, len(CONTENT), len(CONTENT)),
     ]
 )
-SEALED = sealed_format.Table([len(PAYLOAD) - 26], [1], [len(CONTENT)], [CUT_AT], [26], [Spelling.JS], [1])
+SEALED = sealed_format.Table([len(PAYLOAD) - 26], [1], [len(CONTENT)], [CUT_AT], [26], [Spelling.JS], [1], [1], [1])
 LINES = CONTENT.ljust(25, b"\n") * 40
 EDITED = LINES[:475] + b"Please fix the sign-in bug\n" + LINES[500:]
 DELTA = delta.difference(LINES, EDITED)
@@ -101,7 +101,7 @@ EXAMPLES: dict[str, bytes] = {
     "blob record": blob_format.encode_record(RAW, 5, hash_bytes(b"hello"), b"hello"),
     "group table": GROUP,
     "delta": blob_format.encode_delta_table(hash_bytes(LINES), DELTA.stretches) + DELTA.frame,
-    "sealed head": sealed_format.encode_head(Head(1, 1, 1, [], [], 0, 32, 44)),
+    "sealed head": sealed_format.encode_head(Head(1, 1, 1, [], [], 0, 40, 1)),
     "sealed table": sealed_format.encode_table(SEALED),
     "chunk table": blob_format.encode_chunks([Chunk(hash_bytes(b"a" * 65536), 65536), Chunk(hash_bytes(b"b"), 1)]),
     "skeleton": SKELETON,
