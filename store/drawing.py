@@ -3,7 +3,6 @@
 All of that follows from payloads alone, in the order of a branch, and is done by helpers (``store.helper``).
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from store.conversations.viewer import Measured, Measurement
 from store.events.conversation import Renderer, Sizes
 from store.events.event import Event
 from store.formats.registry import learn, lens_for
-from store.helper import Answer, Work
+from store.helper import Answer, Work, give_way
 from store.ids import Hash
 from store.search.documents import Gathered, Gathering, Key, key
 from store.texts import BLOCK_BYTES, Block, Blocks, is_kept
@@ -26,7 +25,6 @@ DRAWN, WORDS, DONE = range(3)
 _WORDS_BYTES = 2 << 20
 """The bytes of texts that make a segment of the search index: more are fewer segments, and more memory."""
 _WORDS_RECORDS = 8192
-_NICENESS = 10
 
 
 class Payload(Struct, frozen=True, array_like=True, gc=False):
@@ -125,7 +123,7 @@ class Drawer:
 
 def work(formats: Path, renderer: Renderer) -> Work:
     """Return what a helper does that draws: at a low priority, as nobody waits for it."""
-    os.nice(_NICENESS)
+    give_way()
     # who gives the jobs tells of pages that are wrong
     learn(formats)
     return Drawer(renderer).work

@@ -21,6 +21,7 @@ from typing import IO
 
 MOST = 8
 """The most processes that are worth it: one commits what they do."""
+_NICENESS = 10
 _OBJECTS = 20_000
 """The new objects after which Python looks for garbage among them: there is hardly any, and looking takes a tenth."""
 _PIPE_BYTES = 1 << 20
@@ -42,6 +43,11 @@ def processes() -> int:
     """Return how many processes help: none where there is one processor only."""
     cores = len(os.sched_getaffinity(0))
     return min(cores, MOST) if cores > 1 else 0
+
+
+def give_way() -> None:
+    """Have this process, a helper of which nobody waits for the answers, run after those that somebody waits for."""
+    os.nice(_NICENESS)
 
 
 class Helper:

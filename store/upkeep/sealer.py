@@ -25,7 +25,7 @@ from store.content.compression import Member, is_dictionary, pack_single
 from store.content.cuts import is_text
 from store.content.sealed import LEVEL, SEALED_BYTES, GroupSealer
 from store.content.shelf import OpenRecord, Shelf, StoredBlobs
-from store.content.zstd import compress, compress_in_steps
+from store.content.zstd import compress
 from store.disk import skeleton_format
 from store.disk.blob_format import Form, Record, encode_record
 from store.disk.file_header import HEADER_SIZE, Damage
@@ -36,6 +36,7 @@ from store.ids import Hash, hash_bytes
 from store.index.fresh import BlobPlace
 from store.index.index import Places
 from store.paths import REWRITTEN
+from store.upkeep.press import Press
 from store.upkeep.rewrite import NewPacks, Rewriting, told
 
 _READ_AT_ONCE = 4096
@@ -252,12 +253,19 @@ class SealingRun:
         self._shelf = Shelf(source, _SHELF_BYTES)
         self._unsealed: dict[RecordPlace, tuple[OpenRecord, list[Member]]] = {}
         self._done: set[Hash] = set()
+        self._press = Press()
         self._most = most
         self._group = GroupSealer(LEVEL, most)
         self._written = written
 
     def write(self, first_turn: int) -> Generator[int, None, None]:
         """Write everything. Of no turn before ``first_turn`` the payload is in a pack that was not sealed."""
+        try:
+            yield from self._write_all(first_turn)
+        finally:
+            self._press.close()
+
+    def _write_all(self, first_turn: int) -> Generator[int, None, None]:
         yield from self._copy_sealed()
         unsealed = any(number < REWRITTEN for number in self._numbers)
         turns = reading_order(self._turns, first_turn) if unsealed else iter(())
@@ -370,7 +378,7 @@ class SealingRun:
         if _stands_alone(body):
             if member.form == Form.PLAIN and hash_bytes(body) != member.hash:
                 raise DamageError(f"blob {member.hash.hex()} is damaged: its bytes do not have its hash")
-            alone = pack_single(member, frame=(yield from compress_in_steps([body], LEVEL)))
+            alone = pack_single(member, frame=(yield from self._press.frame(body)))
             # a dictionary twice: one damaged block must not take every small group with it
             for _copy in range(2 if is_dictionary(body) else 1):
                 self._write(alone, [member.hash])
@@ -382,7 +390,7 @@ class SealingRun:
 
     def _flush(self) -> Generator[int, None, None]:
         if self._group.size:
-            record, names = yield from self._group.finish()
+            record, names = yield from self._press.group(self._group)
             self._write(record, names)
         self._group = GroupSealer(LEVEL, self._most)
 

@@ -122,6 +122,11 @@ def resident(pid: int) -> tuple[int, int]:
     return int(fields["VmRSS"].split()[0]) * 1024, int(fields["VmHWM"].split()[0]) * 1024
 
 
+def forget_peak(pid: int) -> None:
+    """Have the peak of :func:`resident` begin now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
 def processor_seconds(pid: int) -> float:
     """Return how many seconds of processor time a process and its children have used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
