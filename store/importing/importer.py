@@ -20,6 +20,7 @@ from store.content import zstd
 from store.disk.files import temporary_folder
 from store.errors import ConvfsError, Fault, Gone, StoreFailed, told
 from store.formats.core import sqlite
+from store.formats.core.archives import is_archive
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
 from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess, learn, packing
@@ -31,6 +32,7 @@ from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done
 from store.importing.session import FileImport, NothingNew, Progress, SessionImport, unpacked_path
+from store.importing.skipped import reason
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -239,8 +241,9 @@ class _Run(Struct):
                 self._unchanged(known.format if known else "")
         if nothing:
             of = self.formats[0].name if len(self.formats) == 1 else "a tool that is known (`convfs formats`)"
-            is_text = len(self.formats) > 1 and b"\0" not in (read_head(path) or b"\0")
-            more = "; --as-text takes a plain log" if is_text else ""
+            head = read_head(path) or b"\0"
+            more = "; --as-text takes a plain log" if len(self.formats) > 1 and b"\0" not in head else ""
+            more = f": {reason(path)}" if is_archive(head) else more
             report.errors.append(f"{path_text(path)}: holds no session of {of}{more}")
 
     def _rests(self, path: Path) -> bool:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from store.errors import Fault
+from store.errors import DamageError, Fault
+from store.formats.core.archives import ENCRYPTED, archive_at, is_archive
 from store.formats.core.format import Format
 from store.formats.core.look import Look
 from store.formats.core.sqlite import MAGIC, DatabaseFormat, tables_of
@@ -20,10 +21,11 @@ def skipped(paths: Sequence[Path], apart: Path) -> Iterator[tuple[Path, str]]:
     for path in paths:
         for found in walk(path, apart=frozenset((apart.absolute(),))):
             if isinstance(found, Skipped):
-                yield found.path, _reason(found.path)
+                yield found.path, reason(found.path)
 
 
-def _reason(path: Path) -> str:
+def reason(path: Path) -> str:
+    """Return why a path is no session, in a clause."""
     if not path.is_file():
         return "it is no file, or a link that leads elsewhere"
     try:
@@ -32,6 +34,8 @@ def _reason(path: Path) -> str:
             return "it is empty"
         if look.head.startswith(MAGIC):
             return _of_database(path, look.head)
+        if is_archive(look.head):
+            return _of_archive(path)
         if (format_ := next((one for one in FORMATS if _is_called_so(one, path)), None)) is not None:
             return f"it is called like a session of {format_.name}, but is of a version that is not known, or damaged"
         if claim(path, guesses()) is not None:
@@ -45,6 +49,16 @@ def _reason(path: Path) -> str:
 
 def _is_called_so(format_: Format, path: Path) -> bool:
     return isinstance(format_, DeclaredFormat) and format_.is_called_so(path)
+
+
+def _of_archive(path: Path) -> str:
+    try:
+        members = archive_at(path).members.values()
+    except DamageError:
+        return "it is a damaged archive, perhaps not downloaded whole: unpack what you can and import the files"
+    if any(member.flag_bits & ENCRYPTED for member in members):
+        return "it is an encrypted archive: unpack it and import the files"
+    return "it is an archive of no known tool, or its conversations are damaged: unpack it and import the files"
 
 
 def _of_database(path: Path, head: bytes) -> str:

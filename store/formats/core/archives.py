@@ -28,6 +28,8 @@ _DIRECTORY_END_64 = struct.Struct("<40xQ8x20x")
 _SAID_BEFORE = 0xFFFFFFFF
 _LONGEST_COMMENT = 0xFFFF
 _MAGIC = b"PK\x03\x04"
+ENCRYPTED = 1
+"""The bit of a member's flags that says so."""
 _READ = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _FAULTS = (OSError, zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, EOFError, KeyError, struct.error)
 _COPIED_AT_ONCE = 1 << 20
@@ -53,7 +55,7 @@ class Archive:
         info = self.members.get(name)
         if info is None:
             raise NotFound(f"there is no {name} in {self._path}")
-        if info.compress_type not in _READ or info.flag_bits & 1:
+        if info.compress_type not in _READ or info.flag_bits & ENCRYPTED:
             raise DamageError(f"{name} in {self._path} is encrypted, or compressed in a way that is not read")
         # no more is read than the archive says that there is
         Budget(name, info.compress_size).spend(min(info.file_size, limit))

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -28,7 +29,18 @@ def made(folder: Path) -> dict[str, str]:
         database.executescript("CREATE TABLE accounts (id TEXT); CREATE TABLE bookings (id TEXT)")
     with closing(sqlite3.connect(files / "steps.db")) as database:
         database.executescript("CREATE TABLE steps (idx INTEGER, step_payload BLOB); CREATE TABLE trajectory_meta (id)")
+    with zipfile.ZipFile(files / "photos.zip", "w") as archive:
+        archive.writestr("photo.png", b"x" * 200)
+    whole = (files / "photos.zip").read_bytes()
+    (files / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    secret = bytearray(whole)
+    for header, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        secret[secret.find(header) + flags] |= 1
+    (files / "secret.zip").write_bytes(secret)
     return {
+        "photos.zip": "it is an archive of no known tool",
+        "cut.zip": "it is a damaged archive",
+        "secret.zip": "it is an encrypted archive",
         "steps.db": "it is a database of Antigravity",
         "messages.jsonl": "it is called like a session of kiro-messages, but is of a version that is not known",
         "empty.jsonl": "it is empty",
@@ -46,6 +58,14 @@ def test_each_file_that_is_skipped_has_a_reason(tmp_path: Path) -> None:
     assert found.keys() == wanted.keys()
     for name, beginning in wanted.items():
         assert found[name].startswith(beginning), found[name]
+
+
+def test_an_archive_that_is_named_is_told_why_it_is_none(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    wanted = made(tmp_path)
+    for name in ("photos.zip", "cut.zip", "secret.zip"):
+        [line] = run(tmp_path, "import", tmp_path / "files" / name).stderr.splitlines()
+        assert f"{name}: holds no session of a tool that is known (`convfs formats`): {wanted[name]}" in line
 
 
 @pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry", "import"])
