@@ -12,7 +12,6 @@ are conversations too, where nothing follows them. A line is a row of ``parts``,
 
 import secrets
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -281,7 +280,7 @@ def _rows(
         yield cells_of(table, found, _ID, _COLUMNS[table], documents=_ARGUMENTS, about=about, rows=rows)
 
 
-def _attachments(database: sqlite3.Connection, identifiers: list[object]) -> Iterator[Row]:
+def _attachments(database: sqlite3.Connection, identifiers: Sequence[object]) -> Iterator[Row]:
     for identifier in identifiers:
         yield from _rows(database, "attachments", identifier)
 
@@ -373,32 +372,32 @@ class Responses:
         if found.get("system") or system:
             hidden: _About = {"again": True} if again and not system else {}
             yield said(("system",), about={**about, **hidden}, rows=system)
-        attached = _attachments(self._database, self._attached[key])
+        attached = _attachments(self._database, self._attached.get(key, ()))
         beside = (*self._fragment_rows("prompt_fragments", key), *attached)
         if found.get("prompt") or beside:
             yield said(("prompt",), about=about, rows=beside)
-        for number in self._results[key]:
-            of_result = tuple(_attachments(self._database, self._of_results[str(number)]))
+        for number in self._results.get(key, ()):
+            of_result = tuple(_attachments(self._database, self._of_results.get(str(number), ())))
             yield from _rows(self._database, "tool_results", number, about, of_result)
         for columns in (("reasoning",), ("response", "model", "resolved_model")):
             if found.get(columns[0]):
                 yield said(columns, about=about)
-        for number in self._calls[key]:
+        for number in self._calls.get(key, ()):
             yield from _rows(self._database, "tool_calls", number, about)
 
     def _linked(
         self, table: str, column: str, owner: str = "response_id", order: str = "order"
     ) -> dict[str, list[object]]:
         """Return the rows of ``table`` that link to each response, in order."""
-        found: dict[str, list[object]] = defaultdict(list)
+        found: dict[str, list[object]] = {}
         if {column, owner, order} <= columns_of(self._database, table):
             query = f'SELECT "{owner}", "{column}" FROM "{table}" ORDER BY "{owner}", "{order}"'
             for key, linked in self._database.execute(query):
-                found[str(key)].append(linked)
+                found.setdefault(str(key), []).append(linked)
         return found
 
     def _fragment_rows(self, table: str, key: str) -> Iterator[Row]:
-        for number in self._fragments[table][key]:
+        for number in self._fragments[table].get(key, ()):
             for found in dictionaries(self._database, "SELECT * FROM fragments WHERE id = ?", number):
                 about: _About = {"hash": str(found.get("hash") or "")}
                 yield cells_of("fragments", found, _ID, _COLUMNS["fragments"], about=about)
