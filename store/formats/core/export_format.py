@@ -5,9 +5,8 @@ An export is an archive, or the folder that was made of it. A small one has one 
 messages that follow the same one: so a conversation branches.
 
 A file holds a conversation, a list of them, or several one after another: JSON objects, each with its messages in one
-member, an object or a list. A conversation reaches to the next one that begins alike, if a parser passes that, and so
-does each of its messages: no values are built. Where a file is damaged, they are followed bracket by bracket, and a
-damaged piece reaches to the next message that begins as the others do.
+member, an object or a list. Conversations are cut out of it without parsing their values. One is decoded as bytes by
+its name, and so are its messages, which gives where each ends; where it is damaged, they are cut out of it, too.
 """
 
 import os
@@ -21,16 +20,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from store.errors import DamageError, NotFound, UsageError
 from store.events.event import ValuePath
 from store.formats.core.archives import archive_at, is_archive, join_members, replace_members
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
-from store.formats.core.json_cuts import Choice, cuts, end_of, like
-from store.formats.core.json_spans import value_end
-from store.formats.core.json_view import JsonObject, as_text, decode, is_strict_json
+from store.formats.core.json_cuts import Choice, cuts, end_of
+from store.formats.core.json_spans import member_spans
+from store.formats.core.json_view import JsonObject, as_text, decode
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
 
@@ -241,20 +240,12 @@ class _Tree:
         return found
 
 
-_between = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
-_NEXT_OBJECT = re.compile(rb'\{\s*+"')
-_after_value = re.compile(rb"\s*+(?:[,}\]]|\Z)").match
-
+_opening = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
+_separator = re.compile(rb"\s*+,?\s*+").match
+_items = msgspec.json.Decoder(list[Raw]).decode
 _OBJECT = 0x7B
-_TRAILING = b" \t\r\n,[]\0\x1e"
-_MOST_ATTEMPTS = 8
-"""The number of beginnings like the next conversation's within one conversation before it counts as damaged."""
 RELEASED_AT_ONCE = 8 << 20
 """The bytes of a mapped file that are released at once: the system maps more than it is asked for."""
-_FURTHER = 1 << 20
-"""The bytes searched for the end of a conversation that seems to be damaged; or as far as the attempts."""
-_MOST_WASTE = 16 << 20
-"""The bytes read in vain, of a damaged conversation, before the rest of it is given up as one piece."""
 
 
 class Outline(NamedTuple):
@@ -269,58 +260,52 @@ class Outline(NamedTuple):
 
 def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
     """Yield the conversations (objects, with messages in their member ``holder``), each with where it ends."""
-    size = len(data)
-    signature: re.Pattern[bytes] | None = None
-    released = waste = 0
-    position = end_of(_between(data, 0))
-    while position < size:
-        if data[position] != _OBJECT:
-            found = _NEXT_OBJECT.search(data, position)
-            position = found.start() if found else size
-            continue
-        if signature is None or not signature.match(data, position):
-            signature = like(data, position) or _NEXT_OBJECT
-        # objects in objects without an end would each be searched for it, as far as there is anything
-        further = _FURTHER if waste < _MOST_WASTE else 0
-        end, outline, in_vain = _conversation(data, position, holder, signature, further)
-        waste += in_vain
-        yield end, outline
-        if end - released >= RELEASED_AT_ONCE:
-            let_go(data, released, end)
-            released = end
-        position = end_of(_between(data, end))
+    released = 0
+    # as elements of a list, though there may be none: one that is damaged ends where the next begins
+    for cut in cuts(data, lambda path: Choice.LISTS if len(path) < 2 else Choice.TAKE, end_of(_opening(data, 0))):
+        if data[cut.start] == _OBJECT:
+            told = bytes(data[cut.start : cut.end]), cut.start, holder
+            yield cut.end, _outlined(*told) or _followed(*told)
+        if cut.end - released >= RELEASED_AT_ONCE:
+            let_go(data, released, cut.end)
+            released = cut.end
 
 
-def _conversation(
-    data: memoryview, position: int, holder: str, signature: re.Pattern[bytes], further: int
-) -> tuple[int, Outline, int]:
-    """Return the end of a conversation, itself, and the number of bytes that were read in vain."""
-    damaged: bytes | None = None
-    searched = position + 1
-    for _attempt in range(_MOST_ATTEMPTS):
-        found = signature.search(data, searched)
-        if found is None:
-            break
-        text = bytes(data[position : found.start()]).rstrip(_TRAILING)
-        if is_strict_json(text):
-            return position + len(text), _outline(text, position, holder), 0
-        damaged = damaged or text
-        searched = found.start() + 1
-    # the last one, or one before others that begin in another way, or one that holds many that begin as it does
-    whole = data[: position + max(further, _MOST_ATTEMPTS * len(damaged))] if damaged else data
-    if end := _value_end(whole, position):
-        text = bytes(data[position:end])
-        if not damaged or is_strict_json(text):
-            return end, _outline(text, position, holder), 0
-    if damaged is None:
-        damaged = bytes(data[position:]).rstrip(_TRAILING)
-    # text that no parser reads may still have its brackets in order
-    damaged = damaged[: _value_end(damaged, 0) or len(damaged)]
-    return position + len(damaged), _outline(damaged, position, holder), len(whole) - position
+def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
+    """Return the outline of a conversation at a parser's speed, None of one that parsers refuse or read in two ways."""
+    try:
+        spans = member_spans(text)
+        if spans is None:
+            return None
+        found: list[Span] = []
+        if holder in spans:
+            start, end = spans[holder]
+            held = text[start:end]
+            if held.startswith(b"{"):
+                inside = member_spans(held)
+                if inside is None:
+                    return None
+                start += base
+                found = [Span(start + begin, start + stop) for begin, stop in inside.values()]
+            elif held.startswith(b"["):
+                found = _elements(held, base + start, _items(held))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
 
 
-def _outline(text: bytes, base: int, holder: str) -> Outline:
-    """Return the outline of a conversation, of one that parsers refuse as far as it can be made out."""
+def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
+    messages: list[Span] = []
+    position = end_of(_separator(text, 1))
+    for raw in items:
+        end = position + len(memoryview(raw))
+        messages.append(Span(base + position, base + end))
+        position = end_of(_separator(text, end))
+    return messages
+
+
+def _followed(text: bytes, base: int, holder: str) -> Outline:
+    """Return the outline of any conversation, as far as it can be made out."""
 
     def choose(path: ValuePath) -> Choice:
         return Choice.ENTER if path in ((), (holder,)) else Choice.TAKE
@@ -332,15 +317,6 @@ def _outline(text: bytes, base: int, holder: str) -> Outline:
         elif cut.path and decode(value := text[cut.start : cut.end]):
             found.members[str(cut.path[0])] = value
     return found
-
-
-def _value_end(text: bytes | memoryview, start: int) -> int:
-    """Return the end of the value at ``start``, 0 where it has none, or nothing may follow it."""
-    try:
-        end = value_end(text, start)
-    except UsageError:
-        return 0
-    return end if _after_value(text, end) else 0
 
 
 _object_begins = re.compile(rb'(?:\xef\xbb\xbf)?\s*+(?:\[\s*+)?\{\s*+"').match

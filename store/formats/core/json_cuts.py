@@ -28,7 +28,7 @@ _beginning = re.compile(
 _key_before = re.compile(rb'"[^"\\\n]*+"\s*+:\s*+\Z').search
 _LONGEST_KEY = 256
 _DEEPEST_INDENT = 64
-_NEAR = 64 * 1024
+_NEAR = 1024 * 1024
 _MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
 LARGEST_PASSED = 16 * 1024
@@ -133,14 +133,14 @@ def cut_spans(data: memoryview, start: int, choose: Choose) -> Iterator[Span]:
         yield Span(cut.start, cut.end)
 
 
-def cuts(data: memoryview, choose: Choose, start: int = 0) -> Iterator[RecordCut]:
+def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator[RecordCut]:
     """Yield the records of the JSON documents in ``data``, in order; of bytes that make no sense, all.
 
     An offset ``start`` lies between the elements of a list, which is the first document.
     """
-    levels: list[_Level] = [_Level(False, ())] if start else []
+    levels: list[_Level] = [] if start is None else [_Level(False, ())]
     document = waste = 0
-    position = len(BYTE_ORDER_MARK) if not start and data[:3] == BYTE_ORDER_MARK else start
+    position = start or (len(BYTE_ORDER_MARK) if data[:3] == BYTE_ORDER_MARK else 0)
     size = len(data)
     while (position := end_of(_between(data, position))) < size:
         first = data[position]
