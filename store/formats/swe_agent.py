@@ -1,7 +1,8 @@
 """SWE-agent: trajectories of runs over an issue, ``.traj``; those of mini-SWE-agent too.
 
 One JSON object: ``trajectory`` (a step each: action, observation, the model's answer), ``history`` (the messages that
-the model was sent, which say the same), ``info`` (how it ended), ``replay_config``. mini-SWE-agent has ``messages``.
+the model was sent, which say the same), ``info`` (how it ended), ``replay_config``. mini-SWE-agent has ``messages``; by
+OpenAI's Responses those are answers as they came, and items.
 """
 
 import json
@@ -14,7 +15,7 @@ from store.events.event import Block, Kind, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core import documents
 from store.formats.core.blocks import argument_blocks
-from store.formats.core.chat_messages import ChatLens, first_request, gather_message, shown
+from store.formats.core.chat_messages import ChatLens, first_request, gather_answer, gather_message, is_message, shown
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
@@ -23,7 +24,7 @@ from store.formats.core.json_cuts import choice_of, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
-from store.formats.core.token_counts import count, dollars
+from store.formats.core.token_counts import count, counted, dollars
 from store.formats.core.twins import carried
 
 _LAST_ACTION = "action"
@@ -38,7 +39,7 @@ class SweAgentLens(ChatLens):
     """A lens for a trajectory's ``history``, or its steps where it has none; and for the end of the run."""
 
     type_name = "swe-agent.record.v1"
-    telling = (b'"model_stats"',)
+    telling = (b'"model_stats"', b'"usage"')
     writes = (Kind.USER, Kind.ASSISTANT, Kind.SYSTEM, Kind.REASONING, Kind.TOOL_CALL, Kind.TOOL_RESULT)
     lacks: ClassVar[Mapping[Kind, str]] = {
         Kind.CONFIG: "a run has one, replay_config: edit that",
@@ -47,10 +48,11 @@ class SweAgentLens(ChatLens):
 
     objects_only = False
     time_key = ""
+    times = (("extra", "timestamp"),)
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         """View a record by its members; steps that the history repeats are bookkeeping."""
-        if "role" in record:
+        if "role" in record or is_message(record) or _is_answer(record):
             return _message(record, before)
         if _is_step(record):
             return _step(record)
@@ -80,10 +82,14 @@ class SweAgentLens(ChatLens):
         return documents.carried(payload, (), was, {**as_object(was), "observation": text})
 
     def used(self, record: JsonObject) -> Usage | None:
+        """Return what a run cost, and its tokens; those of the mini version are told with each answer."""
         told = as_object(record.get("model_stats"))
         tokens = Tokens(count(told, "tokens_sent"), count(told, "tokens_received"))
         cost = dollars(told.get("instance_cost"))
-        return Usage("", "", tokens, cost or None) if tokens.total or cost else None
+        answer = record if _is_answer(record) else as_object(as_object(record.get("extra")).get("response"))
+        tokens = tokens if told else counted(as_object(answer.get("usage")))
+        named = as_text(answer.get("id")), as_text(answer.get("model"))
+        return Usage(*named, tokens, cost or None) if tokens.total or cost else None
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         """Yield the thought and the action that were extracted from the model's answer, or from its call."""
@@ -91,6 +97,10 @@ class SweAgentLens(ChatLens):
             twin = record.get(key)
             if path != (key,) and isinstance(twin, str) and (now := carried(twin, old, new)) is not None:
                 yield (key,), now
+
+
+def _is_answer(record: JsonObject) -> bool:
+    return record.get("object") == "response" and isinstance(record.get("output"), list)
 
 
 def _is_step(record: JsonObject) -> bool:
@@ -145,7 +155,7 @@ def _new_message(kind: Kind, text: str, style: JsonObject, more: Particulars) ->
 
 def _message(record: JsonObject, before: Before) -> Shown:
     gathered = Gathered()
-    kind = gather_message(record, (), gathered)
+    kind = (gather_answer if _is_answer(record) else gather_message)(record, (), gathered)
     action = as_text(record.get("action"))
     if kind is Kind.ASSISTANT and (action.strip() or _runs_commands(record)):
         kind = Kind.TOOL_CALL

@@ -69,6 +69,9 @@ def links_of_message(message: JsonObject, path: ValuePath = ()) -> Iterator[Call
     for at, made in enumerate(as_list(message.get(_CALLS))):
         if call := as_text(as_object(made).get("id")):
             yield CallLink((*path, _CALLS), at, call, True)
+    for at, item in enumerate(as_list(message.get("output"))):
+        if call := as_text(as_object(item).get("call_id")):
+            yield CallLink((*path, "output"), at, call, as_text(as_object(item).get("type")).endswith("_call"))
     for at, part in enumerate(as_list(message.get("content"))):
         said = as_object(part)
         if call := as_text(said.get("tool_use_id")):

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from store.errors import UsageError
 from store.events.event import Event, EventEdit, FieldEdit, Kind
+from store.events.usage import Tokens, Usage
 from store.formats.core.format import Source
+from store.formats.core.json_view import as_object
 from store.formats.core.look import Look
 from store.formats.swe_agent import SweAgent, SweAgentLens
 from tests.store.formats.earlier import Earlier
@@ -65,6 +67,10 @@ def seen(source: Source) -> list[Event]:
     return [earlier.add(LENS.view(data[span.start : span.end], earlier)) for span in spans]
 
 
+def used(record: object) -> Usage | None:
+    return LENS.used(as_object(record))
+
+
 def claimed(path: Path) -> Source:
     source = FORMAT.claim(Look(path))
     assert source
@@ -117,6 +123,39 @@ def test_commands_of_the_mini_version_are_calls(tmp_path: Path) -> None:
     ]
 
 
+ANSWER: dict[str, object] = {
+    "id": "r1",
+    "object": "response",
+    "model": "gpt-5",
+    "output": [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "c1", "name": "bash", "arguments": '{"command": "ls"}'},
+    ],
+    "usage": {"input_tokens": 10, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 4}},
+    "extra": {"actions": [{"command": "ls", "tool_call_id": "c1"}], "timestamp": 1780680349.5},
+}
+OUTPUT: dict[str, object] = {"type": "function_call_output", "call_id": "c1", "output": "a.py", "extra": {}}
+
+
+def test_the_mini_version_has_answers_as_they_came(tmp_path: Path) -> None:
+    run = {"info": {"model_stats": {"instance_cost": 0.5}}, "messages": [HISTORY[0], ANSWER, OUTPUT]}
+    path = written(tmp_path, run | {"trajectory_format": "mini-swe-agent-1.1"})
+    _end, _system, call, result = seen(claimed(path))[:4]
+    assert (call.kind, call.tool, call.header["id"], call.time_ms) == (Kind.TOOL_CALL, "bash", "c1", 1780680349500)
+    assert [(block.name, block.text) for block in call.blocks][:2] == [("thinking", "Hm."), ("", "I look.")]
+    assert (result.kind, result.tool, [block.text for block in result.blocks]) == (Kind.TOOL_RESULT, "bash", ["a.py"])
+    chat = {"role": "assistant", "content": "So.", "extra": {"response": {"usage": {"prompt_tokens": 7}}}}
+    assert used(ANSWER) == Usage("r1", "gpt-5", Tokens(6, 5, 4))
+    assert used(chat) == Usage("", "", Tokens(7))
+    assert used(run["info"]) == Usage("", "", Tokens(), 0.5)
+
+
+def test_a_call_in_an_answer_goes_with_its_result() -> None:
+    (left,) = FORMAT.without([json.dumps(record).encode() for record in (ANSWER, OUTPUT)], {1})
+    assert [item["type"] for item in json.loads(left)["output"]] == ["reasoning", "message"]
+
+
 def test_the_mini_version_has_messages(tmp_path: Path) -> None:
     value = {"info": INFO, "messages": HISTORY[:1] + HISTORY[2:], "trajectory_format": "mini-swe-agent-1.1"}
     kinds = [event.kind for event in seen(claimed(written(tmp_path, value, "run.traj.json")))]
@@ -167,7 +206,7 @@ def test_a_call_goes_with_its_result() -> None:
     assert "tool_calls" not in json.loads(left[-1])
 
 
-@given(mutated([*HISTORY, STEP, INFO, CALL]), st.text(max_size=8))
+@given(mutated([*HISTORY, STEP, INFO, CALL, ANSWER, OUTPUT]), st.text(max_size=8))
 def test_no_record_makes_the_lens_fail(payload: bytes, text: str) -> None:
     event = LENS.view(payload, Earlier())
     check(event)
