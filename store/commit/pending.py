@@ -142,6 +142,9 @@ class Backlog:
 
     def wake(self) -> None:
         """Tell the checkpointer that there is work."""
+        if self.awake:
+            # it has been told, and has not looked yet
+            return
         with self.work:
             self.awake = True
             self.work.notify_all()

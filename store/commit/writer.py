@@ -119,12 +119,24 @@ class Applying:
             yield frame
 
 
-class Keys:
-    """Answers from the index, and from memory what that does not have yet."""
+_FILTER_BYTES = 1 << 20
+_FILTER_MASK = _FILTER_BYTES - 1
 
-    def __init__(self, notes: Notes) -> None:
+
+class Keys:
+    """Answers from the index, and from memory what that does not have yet.
+
+    Clients give each append a key of its own, and hardly ever send one again: so the index is not asked for a key that
+    cannot be in it. A Bloom filter has all that were noted here.
+    """
+
+    def __init__(self, notes: Notes, later: int) -> None:
+        """The index has no keys of contexts from ``later`` on yet: all of theirs will be noted here."""
         self._notes = notes
+        self._later = later
         self._fresh: dict[KeyPlace, tuple[int, int]] = {}
+        self._noted = bytearray()
+        """The filter; empty until there is a key, as most processes append none."""
 
     def __len__(self) -> int:
         return len(self._fresh)
@@ -140,7 +152,7 @@ class Keys:
         """Return the results of :meth:`get` for many keys at once: the known ones, or the damage to their notes."""
         # in this order: a note that leaves the one is already in the other
         fresh = {place: appended for place in places if (appended := self._fresh.get(place))}
-        filed = self._notes.keys([place for place in places if place not in fresh])
+        filed = self._notes.keys([place for place in places if place not in fresh and self._may_be_filed(place)])
         since = now_ms() - KEPT_MS
         found: dict[KeyPlace, int | DamageError] = {}
         for place, entry in {**filed, **fresh}.items():
@@ -152,7 +164,17 @@ class Keys:
 
     def note(self, context: int, appended: AppendNoted) -> None:
         """Remember a key that has been committed, until it is filed."""
-        self._fresh[context, appended.key] = (appended.turn, appended.time_ms)
+        place = (context, appended.key)
+        self._fresh[place] = (appended.turn, appended.time_ms)
+        self._noted = noted = self._noted or bytearray(_FILTER_BYTES)
+        hashed = hash(place)
+        noted[hashed & _FILTER_MASK] = noted[hashed >> 32 & _FILTER_MASK] = 1
+
+    def _may_be_filed(self, place: KeyPlace) -> bool:
+        if place[0] < self._later:
+            return True
+        noted, hashed = self._noted, hash(place)
+        return bool(noted and noted[hashed & _FILTER_MASK] and noted[hashed >> 32 & _FILTER_MASK])
 
     def filed(self, frames: Sequence[HeadFrame]) -> None:
         """Forget the keys of frames that the index has now."""
@@ -367,10 +389,10 @@ class Writer:
         self._granted = 0
         """The bytes that the disk had room for when it was last asked, and that no commit has taken."""
         notes = Notes(index.db)
-        self.keys = Keys(notes)
+        self._next_context = Catalogue(index.db).last_id() + 1
+        self.keys = Keys(notes, self._next_context)
         self._applying = Applying(index, head_log, self.keys.filed)
         self._catalogue = Catalogue(index.db, self._applying.settle)
-        self._next_context = self._catalogue.last_id() + 1
         self._next_patch = Patches(index.db).last() + 1
         self.replaced = Replaced()
         """Blobs that others have taken the places of."""
