@@ -80,7 +80,8 @@ def numbered(payloads: list[bytes]) -> Iterator[bytes]:
             yield payload.replace(b'"content":"', b'"content":"%08d ' % number, 1)
 
 
-def _row(context: int, depth: int, payload: bytes) -> tuple[object, ...]:
+def record_row(context: int, depth: int, payload: bytes) -> tuple[object, ...]:
+    """Return the values for :data:`INSERT`."""
     return context, depth - 1, depth, TYPE_NAME, time.time_ns() // 1_000_000, payload
 
 
@@ -131,7 +132,7 @@ class SqliteConnections(SqliteBase):
             def append(payload: bytes) -> None:
                 nonlocal depth
                 depth += 1
-                connection.execute(INSERT, _row(context, depth, payload))
+                connection.execute(INSERT, record_row(context, depth, payload))
 
             yield append
 
@@ -156,7 +157,7 @@ class SqliteLocked(SqliteBase):
         def append(payload: bytes) -> None:
             nonlocal depth
             depth += 1
-            row = _row(context, depth, payload)
+            row = record_row(context, depth, payload)
             with self._lock:
                 self._connection.execute(INSERT, row)
 
@@ -215,7 +216,7 @@ class SqliteGrouped(SqliteBase):
     def writer(self) -> Iterator[Append]:
         """Hand records to the writer thread and wait for its answer."""
         context, depths, hand = next(self._contexts), itertools.count(1), self._group.caller()
-        yield lambda payload: hand(_row(context, next(depths), payload))
+        yield lambda payload: hand(record_row(context, next(depths), payload))
 
     def _commit(self, rows: list[tuple[object, ...]]) -> None:
         self._connection.execute("begin immediate")

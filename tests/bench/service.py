@@ -2,8 +2,9 @@
 
 Each agent is a process of its own with a connection of its own; the service is `convfs serve`. The lean client is one
 process with 32 connections, so that most of the machine is left to the service. SQLite is used as people
-use it in one process, 32 threads in WAL mode with synchronous=FULL: a connection each, and one behind a lock. Every
-record has 10 KB and every acknowledgement is durable; afterwards what was acknowledged is counted.
+use it in one process, 32 threads in WAL mode with synchronous=FULL: a connection each, and one behind a lock. That
+peer has no socket to cross; so the same agents are also served by a process that inserts what they send into SQLite.
+Every record has 10 KB and every acknowledgement is durable; afterwards what was acknowledged is counted.
 
 By itself: ``python -m tests.bench.service [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -11,6 +12,7 @@ By itself: ``python -m tests.bench.service [--quick] [--rounds N] [--dir DIR]``.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import select
@@ -46,7 +48,17 @@ from store.service.wire import (
     encode_records,
 )
 from tests.bench import corpus
-from tests.bench.appends import PAYLOAD_BYTES, PLAIN_SQLITE, SUSTAINED_SECONDS, TYPE_NAME, Entry, numbered
+from tests.bench.appends import (
+    INSERT,
+    PAYLOAD_BYTES,
+    PLAIN_SQLITE,
+    SUSTAINED_SECONDS,
+    TYPE_NAME,
+    Entry,
+    SqliteLocked,
+    numbered,
+    record_row,
+)
 from tests.bench.harness import (
     fresh,
     interleaved,
@@ -72,6 +84,7 @@ _SYNCS = 100
 
 FORK = multiprocessing.get_context("fork")
 SERVICE = "convfs, over the socket"
+SERVED = "sqlite, one connection, over a socket"
 FLOOR = "written and synced, nothing else"
 
 
@@ -329,10 +342,25 @@ def floor(directory: Path, place: Path | None = None) -> Iterator[Agents]:
     it writes what has come to the file at ``place``, and syncs that, before it answers all of it.
     """
     path = directory / ("floor" if place is None else "floor-synced")
+    with _served(path, partial(_do_nothing, place)) as agents:
+        yield agents
+
+
+@contextlib.contextmanager
+def sqlite_service(directory: Path) -> Iterator[tuple[Agents, SqliteLocked]]:
+    """Serve SQLite as the floor is served, in place of its file: each record is committed before it is answered."""
+    kept = SqliteLocked(fresh(directory))
+    kept.close()
+    with _served(directory / "socket", partial(_insert, kept)) as agents:
+        yield agents, kept
+
+
+@contextlib.contextmanager
+def _served(path: Path, work: Callable[[socket.socket], None]) -> Iterator[Agents]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(AGENTS)
-        process = FORK.Process(target=_do_nothing, args=(listener, place))
+        process = FORK.Process(target=work, args=(listener,))
         process.start()
         try:
             yield Agents(path, process.pid or 0)
@@ -352,13 +380,41 @@ _NOTHING: dict[tuple[int, int], bytes] = {
 _FLOOR_BYTES = 32 << 20
 
 
-def _do_nothing(listener: socket.socket, place: Path | None) -> None:
+def _do_nothing(place: Path | None, listener: socket.socket) -> None:
     file, at = -1, 0
     if place is not None:
         # as a journal is: written over, so that a sync has no metadata to write
         file = os.open(place, os.O_RDWR | os.O_CREAT)
         os.pwrite(file, bytes(_FLOOR_BYTES), 0)
         os.fsync(file)
+    for frames in _gathered(listener):
+        if place is not None and frames:
+            entry = b"".join([frame.payload for _pipe, frame in frames])
+            at = at if at + len(entry) <= _FLOOR_BYTES else 0
+            os.pwrite(file, entry, at)
+            os.fdatasync(file)
+            at += len(entry)
+        for pipe, frame in frames:
+            _answer(pipe, frame)
+
+
+def _insert(kept: SqliteLocked, listener: socket.socket) -> None:
+    depths = itertools.count(1)
+    with contextlib.closing(kept.connect()) as connection:
+        for frames in _gathered(listener):
+            for pipe, frame in frames:
+                if frame.msg_type == AppendTurn.number:
+                    turn = AppendTurn.decode(frame.payload, frame.flags)
+                    connection.execute(INSERT, record_row(turn.context, next(depths), turn.payload))
+                _answer(pipe, frame)
+
+
+def _answer(pipe: socket.socket, frame: Frame) -> None:
+    pipe.send(encode(Frame(frame.msg_type, frame.req_id, _NOTHING[frame.msg_type, frame.flags])))
+
+
+def _gathered(listener: socket.socket) -> Iterator[list[tuple[socket.socket, Frame]]]:
+    """Yield the frames that are there, and the sockets that they came from, again and again."""
     epoll = select.epoll()
     epoll.register(listener.fileno(), select.EPOLLIN)
     pipes: dict[int, tuple[socket.socket, Decoder]] = {}
@@ -381,14 +437,7 @@ def _do_nothing(listener: socket.socket, place: Path | None) -> None:
                     continue
                 frames += [(pipe, frame) for frame in decoder.feed(data)]
             ready = epoll.poll(0)
-        if place is not None and frames:
-            entry = b"".join([frame.payload for _pipe, frame in frames])
-            at = at if at + len(entry) <= _FLOOR_BYTES else 0
-            os.pwrite(file, entry, at)
-            os.fdatasync(file)
-            at += len(entry)
-        for pipe, frame in frames:
-            pipe.send(encode(Frame(frame.msg_type, frame.req_id, _NOTHING[frame.msg_type, frame.flags])))
+        yield frames
 
 
 def hash_seconds(payloads: list[bytes]) -> tuple[float, float]:
@@ -452,7 +501,11 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
     payloads = corpus.payloads((slow + fast) * rounds, PAYLOAD_BYTES)
     payloads, calm_payloads = payloads[slow * rounds :], payloads[: slow * rounds]
     entries = {name: Entry(name, directory / "sqlite") for name in PLAIN_SQLITE}
-    with service(directory) as (path, daemon), floor(directory, directory / "synced") as least:
+    with (
+        service(directory) as (path, daemon),
+        floor(directory, directory / "synced") as least,
+        sqlite_service(directory / "served") as (served_agents, kept),
+    ):
         agents = Agents(path, daemon.pid)
         note(f"service: {rounds} rounds of {AGENTS} agents, ten a second each")
         calm = interleaved(
@@ -468,6 +521,7 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             {
                 SERVICE: partial(agents.flat_out, payloads, fast),
                 FLOOR: partial(least.flat_out, payloads, fast),
+                SERVED: partial(served_agents.flat_out, payloads, fast),
                 **{name: partial(_sqlite_flat_out, entry, payloads, counts[name]) for name, entry in entries.items()},
             },
         )
@@ -479,6 +533,8 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
             stored = client.stats().turns - READ_TURNS
         if stored != agents.acknowledged:
             raise RuntimeError(f"{agents.acknowledged} appends were acknowledged, {stored} are there")
+    if kept.count() != served_agents.acknowledged:
+        raise RuntimeError(f"{served_agents.acknowledged} appends were acknowledged, {kept.count()} are there")
     for entry in entries.values():
         entry.verify()
 
@@ -487,7 +543,14 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
 
     rate = {name: median(run.rate for run in results) for name, results in rushed.items()}
     served, spent = (median(costs) for costs in zip(*((run.served, run.spent) for run in rushed[SERVICE]), strict=True))
-    locked, idle = median(run.spent for run in rushed[PLAIN_SQLITE[1]]), median(run.served for run in rushed[FLOOR])
+    locked, idle, inserting = (
+        median(costs)
+        for costs in (
+            [run.spent for run in rushed[PLAIN_SQLITE[1]]],
+            [run.served for run in rushed[FLOOR]],
+            [run.served for run in rushed[SERVED]],
+        )
+    )
     base50, base99 = (min(over(name, share) for name in PLAIN_SQLITE) for share in (0.5, 0.99))
     base_rate = max(rate[name] for name in PLAIN_SQLITE)
     rows = [
@@ -512,7 +575,9 @@ def _appends(directory: Path, rounds: int, *, quick: bool) -> None:
         f" out, an append took the daemon {seconds(served)} of processor, the agents {seconds(spent)}, SQLite behind a"
         f" lock {seconds(locked)}: the next table has clients that take next to nothing, of both. The floor, a service"
         f" that writes and syncs what has come and does nothing else, answers these agents at {rate[FLOOR]:.0f}/s ="
-        f" {ratio(rate[FLOOR], base_rate)}, with {seconds(idle)} of processor."
+        f" {ratio(rate[FLOOR], base_rate)}, with {seconds(idle)} of processor. SQLite behind a socket like that answers"
+        f" these agents at {rate[SERVED]:.0f}/s, with {seconds(inserting)} of processor; convfs is at"
+        f" {ratio(rate[SERVICE], rate[SERVED])} of that."
         f" GET_LAST of {READ_TURNS} with payloads, warm: p50 {seconds(percentile(read, 0.5))}, p99"
         f" {seconds(percentile(read, 0.99))}. {long * PAYLOAD_BYTES / 1e6:.0f} MB without a pause:"
         f" {endless.rate:.0f}/s = {ratio(endless.rate, base_rate)}, p99 {seconds(percentile(endless.times, 0.99))}.",

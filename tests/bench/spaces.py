@@ -175,7 +175,9 @@ def _saturated(server: Postgres, work: Path, seconds: float) -> None:
         for name in names:
             place = None
             if name == names[-1]:
-                place = Place(postgres=server.url().replace(str(server.port), str(line.port)), objects=f"file://{work}/objects")
+                place = Place(
+                    postgres=server.url().replace(str(server.port), str(line.port)), objects=f"file://{work}/objects"
+                )
             let_in(work / "a", work / name, name, place)
         line.delay = _DELAY / 2
         said = [work / f"{name}.said" for name in names]
