@@ -68,6 +68,9 @@ class Usage(Struct, frozen=True, gc=False):
     time_ms: int = 0
 
 
+MOST, MOST_DOLLARS = 1 << 48, 1 << 30
+"""The most tokens of a kind, and US dollars, that are believed of what is told in one place."""
+
 USAGE = "usage"
 """The metadata of a conversation whose tool tells what all its answers took."""
 
@@ -83,10 +86,13 @@ def summed_up(metadata: Mapping[str, object]) -> Usage | None:
     told = metadata.get(USAGE)
     if not isinstance(told, dict):
         return None
-    tokens = {name: value for name in Tokens.__struct_fields__ if isinstance(value := told.get(name), int)}
+    # another store, or another version, may have told it
+    counts = ((name, told.get(name)) for name in Tokens.__struct_fields__)
+    tokens = {name: value for name, value in counts if type(value) is int and 0 <= value <= MOST}
     model, cost = told.get("model"), told.get("cost")
-    spent = cost if isinstance(cost, (int, float)) else None
-    return Usage("", model if isinstance(model, str) else "", Tokens(**tokens), spent)
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not 0 <= cost <= MOST_DOLLARS:
+        cost = None
+    return Usage("", model if isinstance(model, str) else "", Tokens(**tokens), cost)
 
 
 class Running(Struct, frozen=True):

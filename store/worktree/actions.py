@@ -219,7 +219,18 @@ def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
         return list(_shell(command_of(given), result.text, folder))
     if named == "exec":
         return list(_script(as_text(given.get("input")), result.blocks, folder))
+    if named in _EDITORS and (path := _path(given, folder)) and (made := _whole_of(path, result.blocks)):
+        return made
     return [*_changes(given, named, folder)]
+
+
+def _whole_of(path: str, blocks: Sequence[Block]) -> list[Action]:
+    """Return what the result of an edit shows of a file, before it and after, as Zed's do; nothing if it does not."""
+    told = {block.name.rpartition(".")[2]: block.text for block in blocks if "." in block.name}
+    old, new = told.get("old_text"), told.get("new_text")
+    if new is None:
+        return []
+    return [*([Read(path, old, 1, old.count("\n") + 1)] if old else []), Write(path, new)]
 
 
 def asked_of(call: Step) -> tuple[Sequence[Asked], Mapping[str, object]]:

@@ -45,7 +45,7 @@ CREATE INDEX files_by_hash ON files (hash);
 """
 
 _SCHEMA = Schema(2, PROGRESS + TABLES)
-_VERSION = 2
+_VERSION = 3
 """Raised whenever other files follow from the same events; then all are looked for again."""
 
 _LAST = "\U0010ffff"

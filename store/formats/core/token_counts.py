@@ -4,26 +4,29 @@ Anthropic's Messages count tokens read from a cache and written to it beside the
 Responses, and Google's ``generateContent``, within it. The last also counts thoughts beside the output.
 """
 
-from store.events.usage import Tokens
+from store.events.usage import MOST, MOST_DOLLARS, Tokens
 from store.formats.core.json_view import JsonObject, as_object
-
-_MOST = 1 << 48
 
 
 def count(holder: JsonObject, *keys: str) -> int:
     """Return the first of these members that is a whole number from 1 up; 0 where none is."""
     for key in keys:
         value = holder.get(key)
-        if type(value) is int and 0 < value < _MOST:
+        if type(value) is int and 0 < value < MOST:
             return value
     return 0
 
 
-def dollars(value: object) -> float | None:
-    """Return a cost that is told of; None where it is no number from 0 up."""
+def amount(value: object, most: int = MOST) -> float | None:
+    """Return a number that is told of; None where it is none from 0 to ``most``."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if 0 <= value < _MOST else None
+    return float(value) if 0 <= value <= most else None
+
+
+def dollars(value: object) -> float | None:
+    """Return a cost that is told of, None where it is none that can be."""
+    return amount(value, MOST_DOLLARS)
 
 
 def counted(usage: JsonObject) -> Tokens:

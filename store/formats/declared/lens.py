@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from msgspec import structs
 
 from store.events.event import Block, Kind, ValuePath
-from store.events.usage import Tokens, Usage, combined
+from store.events.usage import MOST, MOST_DOLLARS, Tokens, Usage, combined
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
     MEMBERS,
@@ -42,7 +42,7 @@ from store.formats.core.json_view import (
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
-from store.formats.core.token_counts import counted, dollars
+from store.formats.core.token_counts import amount, counted
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
     KINDS,
@@ -425,10 +425,10 @@ def _image(said: Image) -> Adder:
 def usage_of(spent: Spent, values: Callable[[str], Iterable[object]], answer: str = "") -> Usage | None:
     """Return the usage that is told of, where several values stand at a place their sum; None: there is none."""
 
-    def summed(spelled: str | list[str]) -> float | None:
+    def summed(spelled: str | list[str], most: int = MOST) -> float | None:
         for where in listed(spelled):
-            if numbers := [one for one in map(dollars, values(where)) if one is not None]:
-                return sum(numbers)
+            if numbers := [one for one in (amount(held, most) for held in values(where)) if one is not None]:
+                return min(sum(numbers), most)
         return None
 
     told = (spent.input, spent.output, spent.cache_read, spent.cache_write, spent.reasoning)
@@ -438,7 +438,7 @@ def usage_of(spent: Spent, values: Callable[[str], Iterable[object]], answer: st
     held = ([counted(one) for one in values(where) if is_object(one)] for where in listed(spent.at))
     for one in next(filter(None, held), ()):
         tokens = combined(tokens, one)
-    cost = summed(spent.cost)
+    cost = summed(spent.cost, MOST_DOLLARS)
     models = (as_text(one) for where in listed(spent.model) for one in values(where))
     return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
 

@@ -205,3 +205,20 @@ def test_running_sums_of_copilot_count_once_with_what_its_answers_tell(tmp_path:
     write(tmp_path, {"s/events.jsonl": lines})
     Importer(store).run([tmp_path])
     assert spent(store)[:4] == (110, 7, 40, 0)
+
+
+@pytest.mark.parametrize("told", [1 << 90, -5, 1e300, float("nan"), "7", None, [3], {"a": 1}, True])
+def test_sums_that_make_no_sense_count_nothing(tmp_path: Path, store: Store, told: object) -> None:
+    stats = {"session_prompt_tokens": told, "session_completion_tokens": 3, "session_cost": told}
+    write(tmp_path, {"s1/messages.jsonl": VIBE, "s1/meta.json": {"session_id": "s1", "stats": stats}})
+    assert Importer(store).run([tmp_path]).errors == []
+    assert spent(store) == (0, 3, 0, 0, 0)
+
+
+@pytest.mark.parametrize("told", [1 << 60, -5, 1e300, "7", None, [3], {"a": 1}, True])
+def test_sums_of_another_store_that_make_no_sense_count_nothing(tmp_path: Path, store: Store, told: object) -> None:
+    write(tmp_path, {"s1/messages.jsonl": VIBE, "s1/meta.json": {"session_id": "s1"}})
+    Importer(store).run([tmp_path])
+    [conversation] = store.library.conversations()
+    store.contexts.set_metadata(conversation.id, {"usage": {"input": told, "output": 4, "cost": told}})
+    assert spent(store) == (0, 4, 0, 0, 0)

@@ -426,3 +426,12 @@ def test_frames_of_many_programs(tool: str, arguments: object, result: str, expe
     [found] = actions(tool, arguments, result)
     assert isinstance(found, Read)
     assert (found.text, found.first, found.total) == expected
+
+
+def test_a_result_may_show_the_whole_file_before_and_after() -> None:
+    call = Step(1, 0, Kind.TOOL_CALL, tool="edit_file", arguments={"path": "a.py", "mode": "edit"})
+    texts = {"output": "Edited a.py", "output.new_text": "y\nz\n", "output.old_text": "x\nz\n", "output.diff": "-x\n+y"}
+    result = Step(2, 0, Kind.TOOL_RESULT, tuple(Block("text", text, name=name) for name, text in texts.items()))
+    assert actions_of(call, result, "/w") == [Read("/w/a.py", "x\nz\n", 1, 3), Write("/w/a.py", "y\nz\n")]
+    made = Step(2, 0, Kind.TOOL_RESULT, (Block("text", "y\n", name="output.new_text"),))
+    assert actions_of(call, made, "/w") == [Write("/w/a.py", "y\n")]
