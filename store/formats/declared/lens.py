@@ -197,6 +197,7 @@ def _places_in(view: View) -> Iterator[str]:
         yield from (f"{view.message}.{member}" if view.message != "." else member for member in MEMBERS)
     for held in (view.image, view.call, view.result, view.usage):
         told = structs.asdict(held) if held is not None else {}
+        told.pop("label", None)
         yield from (one for where in told.values() if isinstance(where, (str, list)) for one in listed(where))
     for further in (*view.then, *([view.otherwise] if view.otherwise else [])):
         yield from _places_in(further)
