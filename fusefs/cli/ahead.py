@@ -25,6 +25,8 @@ class _Ahead:
         """The path of the list; "" where there is nothing to note."""
         self._reader = 0
         """The process that reads, if there is one."""
+        self._process = os.getpid()
+        """Its parent: a daemon that this process begins is not."""
 
     def read(self) -> None:
         """Have the files read, if the disk is cold. Called before anything large is imported."""
@@ -49,10 +51,8 @@ class _Ahead:
 
     def note(self) -> None:
         """Note what is loaded now, if the disk was cold. Called once the command has loaded what it needs."""
-        if self._reader:
-            # of a daemon, the command that has started it was the parent
-            with suppress(ChildProcessError):
-                os.waitpid(self._reader, 0)
+        if self._reader and os.getpid() == self._process:
+            os.waitpid(self._reader, 0)
         if not self._list or sys.dont_write_bytecode:
             return
         new = f"{self._list}.{os.getpid()}"

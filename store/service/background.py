@@ -15,7 +15,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -145,8 +145,21 @@ class _Changed:
 
 
 @contextmanager
-def _following(store: Store, name: str, changed: _Changed, work: Callable[[], None]) -> Iterator[None]:
-    thread = threading.Thread(target=work, name=name, daemon=True)
+def _following(
+    store: Store, name: str, changed: _Changed, left: Callable[[], Iterable[int]], work: Callable[[], None]
+) -> Iterator[None]:
+    """Have a thread work on the contexts that were ``left`` when it began, and on those that change."""
+
+    def run() -> None:
+        # here, where nobody waits for it: the more there are, the longer it takes
+        try:
+            for context in left():
+                changed.put(context)
+        except ConvfsError as error:
+            _log.warning("%s: what was left is not known: %s", name, error)
+        work()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     store.observers.add(changed.note)
     thread.start()
     try:
@@ -173,9 +186,7 @@ def measuring(store: Store) -> Iterator[None]:
         yield
         return
     changed = _Changed()
-    for context in store.catalogue.unmeasured():
-        changed.put(context)
-    with _following(store, "measuring", changed, partial(_measure, store, changed)):
+    with _following(store, "measuring", changed, store.catalogue.unmeasured, partial(_measure, store, changed)):
         yield
 
 
@@ -213,9 +224,11 @@ def filing(store: Store) -> Iterator[None]:
         yield
         return
     changed = _Changed()
-    for context, _head in store.catalogue.without_sums():
-        changed.put(context)
-    with _following(store, "filing", changed, partial(_file, store, changed)):
+
+    def left() -> Iterator[int]:
+        return (context for context, _head in store.catalogue.without_sums())
+
+    with _following(store, "filing", changed, left, partial(_file, store, changed)):
         yield
 
 
@@ -260,9 +273,7 @@ def naming(store: Store) -> Iterator[None]:
     """Name contexts of ``store``, in a thread of its own, while the block runs: those that are there, then new ones."""
     names = Names(store)
     changed = _Changed(skipped=names.known)
-    for context in store.catalogue.nameless():
-        changed.put(context)
-    with _following(store, "naming", changed, partial(_name, names, changed)):
+    with _following(store, "naming", changed, store.catalogue.nameless, partial(_name, names, changed)):
         yield
 
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from fusefs.text.render import FileRenderer
 from store.conversations.contexts import Append
 from store.conversations.library import Library
 from store.conversations.viewer import Viewer
+from store.errors import DamageError
+from store.index.catalogue import Catalogue
 from store.service import background as module
-from store.service.background import measuring
+from store.service.background import filing, measuring, naming
 from store.store import Store
 
 TYPE = "bench.entry.v1"
@@ -40,6 +43,39 @@ def test_what_is_appended_is_measured_though_nobody_looks(memory_path: Path) -> 
         until(lambda: measured(store, contexts) == [100, 100, 100])
         store.contexts.append(contexts[1], b"more", TYPE)
         until(lambda: measured(store, contexts) == [100, 101, 100])
+
+
+@pytest.mark.logs(r"what was left is not known: the index is damaged")
+@pytest.mark.parametrize(
+    ("work", "look"), [(measuring, "unmeasured"), (filing, "without_sums"), (naming, "nameless")]
+)
+def test_nobody_waits_until_it_is_known_what_was_left(
+    memory_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    work: Callable[[Store], AbstractContextManager[None]],
+    look: str,
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+    found = getattr(Catalogue, look)
+
+    def slow(catalogue: Catalogue) -> object:
+        began.set()
+        assert may_end.wait(PATIENCE)
+        return found(catalogue)
+
+    monkeypatch.setattr(Catalogue, look, slow)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        with work(store):
+            assert began.wait(PATIENCE)
+            may_end.set()
+        # what is damaged there ends nothing
+        monkeypatch.setattr(Catalogue, look, lambda _catalogue: broken())
+        with work(store):
+            store.contexts.append(store.contexts.create().context, b"more", TYPE)
+
+
+def broken() -> object:
+    raise DamageError("the index is damaged")
 
 
 def test_it_waits_while_very_much_is_appended(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
