@@ -43,7 +43,9 @@ class DeclaredDeltas(DeclaredFormat):
 
     def document(self, source: Source, *, whole: bool = False) -> object:
         try:
-            replayed, self._replayed = self._replayed, None
+            replayed = self._replayed
+            # whoever sums up its usage asks for the whole of it, too
+            self._replayed = replayed if self.sums_up and not whole else None
             if replayed is not None and replayed[0] is source:
                 return replayed[1]
             if self._is_deltas(Look(source.main)):
