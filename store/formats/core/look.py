@@ -104,6 +104,8 @@ class Look:
         self.tables: set[str] | None = None
         """The tables of a database, once :mod:`store.formats.core.sqlite` was asked for them."""
         self._decoded: list[JsonObject | None] = []
+        self._decoded_of = 0
+        """Of how many of the first lines these are, if there are so many: most files are offered to every format."""
 
     @cached_property
     def is_folder(self) -> bool:
@@ -135,8 +137,9 @@ class Look:
 
     def objects(self, limit: int = 50) -> list[JsonObject]:
         """Return those of the first lines that are JSON objects. Raises OSError as ``head`` does."""
-        if limit > len(self._decoded):
+        if limit > self._decoded_of:
             self._decoded += map(_object, self.lines(limit)[len(self._decoded) :])
+            self._decoded_of = limit
         return [value for value in self._decoded[:limit] if value is not None]
 
 

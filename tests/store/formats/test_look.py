@@ -63,3 +63,14 @@ def test_the_first_document_is_there_as_far_as_it_makes_sense(tmp_path: Path, co
     path = tmp_path / "a"
     path.write_bytes(content)
     assert Look(path).document == document
+
+
+def test_the_first_lines_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_text('{"a": 1}\nno JSON\n\n{"b": 2}\n[3]\n')
+    look, asked = Look(path), []
+    lines = Look.lines
+    monkeypatch.setattr(Look, "lines", lambda self, limit: asked.append(limit) or lines(self, limit))
+    for limit in (1, 2, 1, 3, 20, 20, 4, 50, 20):
+        assert look.objects(limit) == [{"a": 1}, {"b": 2}][: 1 if limit < 3 else 2]
+    assert asked == [1, 2, 3, 20, 50]
