@@ -4,8 +4,8 @@ The first to arrive leads: it takes all waiting requests, commits them and wakes
 behind the next leader. There is no separate thread to hand work to, so a single caller pays for the commit and little
 more.
 
-They are woken one by the other. Woken all at once, they would all ask for the interpreter, and all but one go to sleep
-again until they get it.
+They are woken one by the other, two at a time. Woken all at once, they would all ask for the interpreter, and all but
+one go to sleep again until they get it.
 """
 
 import threading
@@ -14,6 +14,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from store.commit.request import Request
+
+_AT_ONCE = 2
+"""How many are woken first; each wakes one more. So one that is long in coming holds up no more than half of them."""
 
 
 class Gathering:
@@ -79,24 +82,26 @@ class Gathering:
         finally:
             try:
                 # before the next group is taken: what they bring next is in it then
-                self._wake(group, set(own))
+                if len(group) > 1:
+                    self._wake(group, set(own))
             finally:
                 self._hand_over()
         self._committed(group)
 
     def _wake(self, group: list[Request], own: set[Request]) -> None:
-        first = None
+        others: list[Request] = []
         with self._mutex:
-            for request in reversed(group):
+            for request in group:
                 request.leads = False
                 if request in own:
                     # nobody waits for what this thread does next
                     request.open()
                 elif request.gate is not None:
-                    request.following = first
-                    first = request
-        if first is not None:
-            first.open()
+                    others.append(request)
+            for request, following in zip(others, others[_AT_ONCE:], strict=False):
+                request.following = following
+        for request in others[:_AT_ONCE]:
+            request.open()
 
     def _hand_over(self) -> None:
         with self._mutex:
