@@ -44,6 +44,7 @@ WITHOUT_TERMINAL = {
     ],
     "qwen-code": ["--auth-type", "openai", "--approval-mode", "yolo", "--resume", "{session}", "-p", "{question}"],
     "copilot-cli": ["--allow-all-tools", "--resume", "{session}", "-p", "{question}"],
+    "kimi-cli": ["--print", "--yolo", "--session", "{session}", "-p", "{question}"],
     "kimi-code": ["-m", "m", "--session", "{session}", "-p", "{question}"],
     "continue": ["--config", "{home}/.continue/config.yaml", "--auto", "--fork", "{session}", "-p", "{question}"],
     "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
@@ -165,6 +166,7 @@ def test_in_another_agent(new_home: NewHome, home_of_all: NewHome, source: Tool,
     # it was held where the other one works
     other.work = home.work
     prepare(other)
+    other.settle()
     other.environment["CONVFS_STORE"] = str(home.store)
     go_on(other, conversation(home)["id"], "--in", target.name)
     check_last(other, talked(source))

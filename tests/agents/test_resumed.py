@@ -38,6 +38,7 @@ def check_goes_on(home: Home, store: Store, conversation: int, calls: int, *said
     target = home.home / home.tool.exported
     done = export(store, store.library.conversation(conversation), target, home.tool.form)
     session = next(path for path in done.files if path in home.sessions)
+    home.settle()
     home.model.answers(QUESTION, ANSWER)
     assert ANSWER in home.resume(QUESTION, session)
     request = home.model.last(QUESTION)

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.agents.model import Call, Model
 from tests.forked import run
 from tests.fusefs.cli.user import User
@@ -44,8 +46,8 @@ _QUIET = {
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """One of them. In texts, ``{address}``, ``{question}``, ``{session}``, ``{path}``, ``{home}`` and ``{work}`` stand
-    for these.
+    """One of them. In texts, ``{address}``, ``{question}``, ``{session}``, ``{path}``, ``{folder}``, ``{home}`` and
+    ``{work}`` stand for these.
 
     ``session`` is found in the name of a session's file by the regular expression ``named``. ``sessions`` is where
     they lie below a home, ``format`` how convfs calls them, ``form`` the ``--format`` that an export for the tool has,
@@ -84,6 +86,10 @@ class Tool:
     """Whether a session that was killed is gone on with by its last question, and a new one is not asked then."""
     beside: Sequence[str] = ()
     """Other packages that it needs of the same registry, as a newer node."""
+    where_used: bool = False
+    """Whether it goes on only where it was used before."""
+    python: int = 0
+    """The least minor version of Python 3 that it runs with; without one, its tests are skipped."""
 
     def __str__(self) -> str:
         return self.name
@@ -115,10 +121,21 @@ class Tool:
                 wanted = [f"{self.package}@{self.version}", *self.beside]
                 _run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(self.folder), *wanted], self.folder)
             else:
-                _run([sys.executable, "-m", "venv", str(self.folder)], self.folder)
+                _run([_python(self.python), "-m", "venv", str(self.folder)], self.folder)
                 wanted = [f"{self.package}=={self.version}", *self.beside]
                 _run([str(self.folder / "bin/pip"), "install", "--quiet", *wanted], self.folder)
         assert (self.programs / self.program).exists(), f"{self.package} brings no {self.program}"
+
+
+def _python(minor: int) -> str:
+    """Return a Python of at least this minor version, this one if it will do."""
+    if sys.version_info.minor >= minor:
+        return sys.executable
+    for name in (f"python3.{later}" for later in range(minor, minor + 8)):
+        # a shim may stand for one that is not there
+        if shutil.which(name) and subprocess.run([name, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return name
+    pytest.skip(f"there is no Python 3.{minor} or newer")
 
 
 def _run(command: Sequence[str], folder: Path) -> None:
@@ -234,8 +251,14 @@ class Home(User):
     def command(self, words: Sequence[str], question: str, path: Path | None = None) -> list[str]:
         found = re.fullmatch(self.tool.named, path.stem) if path else None
         values = {"question": question, "work": self.work, "home": self.home, "path": path}
-        values["session"] = found and found["session"]
+        values |= {"session": found and found["session"], "folder": path and path.parent.name}
         return [str(self.tool.programs / self.tool.program), *(str(_filled(word, **values)) for word in words)]
+
+    def settle(self) -> None:
+        """Use the agent once where it works, if it goes on only then."""
+        if self.tool.where_used:
+            self.model.answers("Are you there?", "Yes.")
+            self.ask("Are you there?")
 
     @property
     def agents_environment(self) -> dict[str, str]:
@@ -506,6 +529,30 @@ TOOLS = (
             '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
         },
         beside=["node@22.23.3"],
+    ),
+    Tool(
+        name="kimi-cli",
+        registry="pypi",
+        package="kimi-cli",
+        # the last one that does anything: 1.52 only says that there is Kimi Code
+        version="1.51.0",
+        program="kimi",
+        format="kimi-cli",
+        sessions=".kimi/sessions",
+        ask=["--print", "--yolo", "-p", "{question}"],
+        resume=["--print", "--yolo", "--continue", "-p", "{question}"],
+        resume_one=["--print", "--yolo", "--session", "{folder}", "-p", "{question}"],
+        pattern="*/*/context.jsonl",
+        form="kimi-cli",
+        exported=".kimi/sessions",
+        shell=Call("Shell", {"command": "{command}"}),
+        files={
+            ".kimi/config.toml": 'default_model = "m"\ntelemetry = false\n'
+            '[providers.mine]\ntype = "openai_legacy"\nbase_url = "{address}/v1"\napi_key = "x"\n'
+            '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
+        },
+        where_used=True,
+        python=12,
     ),
     Tool(
         name="llm",
