@@ -561,6 +561,40 @@ CASES: dict[str, Case] = {
         "assistant",
         [("", "So.")],
     ),
+    "calls of VS Code as its model made them, with their results": (
+        "vscode-chat",
+        {
+            "timings": {"totalElapsed": 100},
+            "metadata": {
+                "toolCallRounds": [
+                    {
+                        "response": "Let me look.",
+                        "toolCalls": [
+                            {"name": "read_file", "arguments": '{"filePath":"/shop/login.py"}', "id": "c1"},
+                            {"name": "grep_search", "arguments": '{"query":"lower"}', "id": "c2"},
+                        ],
+                    }
+                ],
+                "toolCallResults": {
+                    "c1": {"$mid": 20, "content": [{"$mid": 21, "value": "def login():"}]},
+                    "c2": {"$mid": 20, "content": [{"$mid": 21, "value": "Nothing found"}]},
+                },
+            },
+        },
+        "call read_file",
+        [
+            ("arguments", ""),
+            ("call2.arguments", ""),
+            ("", "def login():"),
+            ("result2", "Nothing found"),
+        ],
+    ),
+    "an answer of VS Code that failed": (
+        "vscode-chat",
+        {"timings": {"totalElapsed": 3}, "errorDetails": {"message": "There were too many requests."}},
+        "note",
+        [("", "There were too many requests.")],
+    ),
     "a message of Droid without a frame": (
         "droid",
         {"role": "user", "timestamp": "2026-08-23T00:00:00Z", "content": [{"type": "text", "text": "Why?"}]},
