@@ -18,6 +18,8 @@ _OWN_TYPE = "fuse.convfs"
 _MOST_STEPS = 1000
 """The number of names that are followed before a path is taken to go round in circles."""
 _LEADS_OUT = "it is a link that leads out of what was named: name the file that it leads to"
+_FOREIGN = (b"\x1f\x8b", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"%PDF-", b"\x7fELF")
+"""The beginnings of files that are no sessions, though some tools keep thousands of them: gzip, images and the like."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -180,6 +182,8 @@ def own_mounts(table: Path = Path("/proc/self/mountinfo")) -> frozenset[Path]:
 def claim(path: Path, formats: Sequence[Format]) -> Source | None:
     """Return the session that stands at a path, None if none does. Raises OSError for what cannot be read; Fault."""
     look = Look(path)
+    if look.head.startswith(_FOREIGN):
+        return None
     for format_ in candidates(formats, is_folder=look.is_folder):
         try:
             source = format_.claim(look)

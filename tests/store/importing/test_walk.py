@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import socket
@@ -38,6 +39,14 @@ def test_a_directory_of_everything(tmp_path: Path) -> None:
     assert names(found) == ["17727523543-fix-the-login", "a.jsonl", "b.jsonl", "agent-1.jsonl"]
     assert names(found, Skipped) == ["binary", "notes.md", "other.jsonl"]
     assert len(found) == 7
+
+
+@pytest.mark.parametrize(("data", "kind"), [(b"broken", Source), (gzip.compress(b"{}"), Skipped)])
+def test_what_begins_as_no_session_does_is_none_under_any_name(tmp_path: Path, data: bytes, kind: type) -> None:
+    path = tmp_path / ".factory/sessions/shop/s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    assert names(list(walk(tmp_path)), kind) == ["s.jsonl"]
 
 
 def test_files_of_a_known_session_are_not_looked_at_again(tmp_path: Path) -> None:
