@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from fusefs.text.grammar import HEAD_LINE, OPENING_FENCE, is_plain, quote, scalar
 from fusefs.text.parse import Field, ParsedBlock, ParseError, Value, parse_event, shorten
+from store.errors import UsageError
 from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, NewBlock
 from store.results import to_texts, with_documents
 
@@ -53,7 +54,10 @@ def changes(number: int, event: Event, drawn: bytes, data: bytes) -> EventEdit:
         # a document is drawn in blocks; whoever writes a text in its place means all of it
         shown, before = event, (ParsedBlock("text", event.blocks[0].text, 1),)
     edits, order = _block_edits(shown.blocks, before, new.blocks, _last_line(data))
-    return to_texts(event, EventEdit(edits, tuple(fields), order))
+    try:
+        return to_texts(event, EventEdit(edits, tuple(fields), order))
+    except UsageError as error:
+        raise ParseError(_first_difference(drawn, data), str(error)) from None
 
 
 def _is_whole(blocks: tuple[ParsedBlock, ...]) -> bool:

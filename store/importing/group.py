@@ -346,6 +346,15 @@ class Group:
         """Commit everything that waits so far, for somebody needs it; :meth:`commit` tells of the errors."""
         endings, self._endings, self._size = self._endings, [], 0
         self.names, self.begins = set(), set()
+        try:
+            self._told += self._committed(endings)
+        except Exception as error:
+            # none of them is left untold
+            self._told += [error] * len(endings)
+            raise
+
+    def _committed(self, endings: Sequence[_Ending]) -> list[Exception | None]:
+        """Commit some sessions, and return the error of each."""
         self.load.sync()
         types = {name for ending in endings for name in ending.appender.types}
         if unknown := self._store.writer.types_for(types):
@@ -414,7 +423,7 @@ class Group:
                 bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)
             except (ConvfsError, OSError) as failure:
                 errors[position] = failure
-        self._told += errors
+        return errors
 
     def commit(self) -> list[Exception | None]:
         """Commit everything, each session by itself; return the error of each, in order. Raises StoreFailed."""

@@ -17,7 +17,7 @@ def test_formats_are_listed_with_those_of_ones_own(user: User) -> None:
     assert "claude-code" in user.run("formats")
     folder = user.store / "formats"
     folder.mkdir(parents=True)
-    (folder / "mine.toml").write_text('name = "mine"\nrecords = [{ role = "who", text = "what" }]')
+    (folder / "mine.toml").write_text('name = "mine"\nrecords = [{ role = "who", text = "what", without = ["why"] }]')
     (folder / "other.toml").write_text('name = "mine"\nrecords = []')
     done = user.convfs("formats")
     told = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()[1:]}
@@ -31,7 +31,7 @@ def test_formats_are_listed_with_those_of_ones_own(user: User) -> None:
 def test_a_file_is_looked_at_as_its_format_sees_it(user: User) -> None:
     folder = user.store / "formats"
     folder.mkdir(parents=True)
-    (folder / "mine.toml").write_text('name = "mine"\nrecords = [{ role = "who", text = "what" }]')
+    (folder / "mine.toml").write_text('name = "mine"\nrecords = [{ role = "who", text = "what", without = ["why"] }]')
     path = user.home / "a.jsonl"
     lines = [{"who": "user", "what": "Hello there"}, {"who": "ai", "what": "Yes?", "why": "because they said hello"}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -240,6 +240,9 @@ def test_a_result_that_is_a_document_is_changed_in_its_blocks_or_as_a_whole() ->
         assert changes(7, event, drawn, data).blocks == (BlockEdit(("content",), "None."),)
     assert changes(7, event, drawn, head + document.encode() + b"\n") == EventEdit()
     assert refused(event, ("````block json result\n", "")).startswith("line 12: the content stands in blocks")
+    at = drawn.index(b"\n````block text result.report")
+    with pytest.raises(ParseError, match="line 16: this block is a part of a result that is JSON"):
+        changes(7, event, drawn, drawn[:at])
 
 
 def test_an_artifact_is_read_only() -> None:

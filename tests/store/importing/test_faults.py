@@ -1,9 +1,12 @@
 """A fault of convfs itself costs a line: what it was about is kept or left, and all else comes in."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from store.commit.request import Request
+from store.commit.writer import Writer
 from store.conversations.viewer import Viewer
 from store.editing.editor import Editor
 from store.errors import ConvfsError, UsageError, told
@@ -146,6 +149,23 @@ def test_a_session_that_cannot_be_measured_keeps_no_others_of_its_group_out(
     assert store.catalogue.by_source(str(bad)) is None
     assert store.catalogue.by_source(str(good)) is not None
     assert Importer(store).run([tmp_path / "projects"]).imported == 1
+
+
+def test_a_commit_that_fails_costs_each_of_its_sessions_a_line(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the second begins as the first, which is committed for that
+    paths = session(tmp_path, lines("One.", "Yes."), "a"), session(tmp_path, lines("One.", "No."), "b")
+
+    def fails(_writer: Writer, requests: Sequence[Request]) -> None:
+        if requests:
+            raise KeyError("x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "submit_all", fails)
+        report = Importer(store).run([tmp_path / "projects"])
+    assert sorted(error.partition(": a fault")[0] for error in report.errors) == [*map(str, paths)]
+    assert Importer(store).run([tmp_path / "projects"]).imported == 2
 
 
 def test_a_conversation_of_a_file_of_many_costs_a_line(
