@@ -41,6 +41,7 @@ _KNOWN = (
     ("opencode", "opencode", "opencode", "Opencode"),
     ("llm-logs", "llm-logs", "llm", "LlmLogs"),
     ("llm-json", "llm-json", "llm", "LlmJson"),
+    ("mistral-vibe-store", "mistral-vibe-store", "vibe_store", "VibeStore"),
     ("swe-agent", "swe-agent", "swe_agent", "SweAgent"),
     ("openhands", "openhands", "openhands", "OpenHands"),
     ("aider", "aider", "aider", "Aider"),
@@ -60,7 +61,7 @@ _KNOWN = (
 )
 _GUESSES = (*_pages("guess-lines guess-document"), ("text-log", "text-log", "text_log", "TextLog"))
 """Formats that no tool writes: for files that somebody names, and says so or finds no tool for."""
-_OF_FOLDERS = frozenset(("jp", "openhands"))
+_OF_FOLDERS = frozenset(("jp", "mistral-vibe-store", "openhands"))
 """The formats whose sessions may be directories."""
 _DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))

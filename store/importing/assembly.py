@@ -4,8 +4,9 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from store.disk import durable
 from store.disk.files import temporary_folder
 from store.errors import ConvfsError, UsageError
 from store.events.conversation import Conversation
+from store.filenames import inside
 from store.formats.core.format import Format
 from store.formats.core.json_view import as_object, as_text, decode
 from store.formats.core.splices import new_key, spell
@@ -24,7 +26,7 @@ from store.formats.registry import format_named
 from store.importing.envelope import Gaps, Layout, Share, families
 from store.importing.likeness import Copied, Spelling
 from store.importing.provenance import ImportedFile, Rewritten, SessionFiles, named_hash, read_as
-from store.importing.snapshot import text_path
+from store.importing.snapshot import path_text, text_path
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
@@ -527,21 +529,36 @@ def restored(
 
     ``original`` are blobs, in hex, by name. Raises UsageError where the format cannot write it.
     """
+    with _restored(store, format_, main, original, pieces) as path, path.open("rb") as file:
+        while piece := file.read(_READ_AT_ONCE):
+            yield piece
+
+
+def restored_files(
+    store: Store, format_: Format, main: str, original: Mapping[str, str], pieces: Iterable[bytes]
+) -> dict[str, bytes]:
+    """Return the files that change in a session's folder, by their names there, as :func:`restored` does."""
+    with _restored(store, format_, main, original, pieces) as folder:
+        paths = (Path(at, name) for at, _folders, names in os.walk(folder) for name in names)
+        return {path_text(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+@contextmanager
+def _restored(
+    store: Store, format_: Format, main: str, original: Mapping[str, str], pieces: Iterable[bytes]
+) -> Iterator[Path]:
     if main not in original:
         raise UsageError(f"{main} itself was not kept, only its conversations: import it with convfs import")
     with temporary_folder(store.files.aside.scratch) as folder:
-        (folder / "original").mkdir(mode=0o700)
         for beside, digest in original.items():
-            path = folder / "original" / text_path(beside).name
-            _write(path, store.blobs.pieces(named_hash(digest)))
+            _write(folder / inside(PurePath("original"), text_path(beside)), store.blobs.pieces(named_hash(digest)))
         _write(folder / "rendition", pieces)
         format_.restore(folder / "original" / text_path(main).name, folder / "rendition", folder / "restored")
-        with (folder / "restored").open("rb") as file:
-            while piece := file.read(_READ_AT_ONCE):
-                yield piece
+        yield folder / "restored"
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     durable.make_file(path)
     with path.open("wb") as file:
         file.writelines(pieces)

@@ -26,7 +26,7 @@ from store.filenames import inside
 from store.formats.core.format import Format, Source
 from store.formats.core.json_view import is_json
 from store.formats.registry import format_named
-from store.importing.assembly import Assembly, Edited, main_as_imported, restored, stored_records
+from store.importing.assembly import Assembly, Edited, main_as_imported, restored, restored_files, stored_records
 from store.importing.placing import ExportFolder, File, Stage, last_export, note_export
 from store.importing.provenance import ImportedFile, SessionFiles, named_hash, read_as, read_files
 from store.importing.snapshot import path_text, text_path
@@ -266,15 +266,21 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
         before = Assembly(store, file, layout, None)
         pieces = intact(path_text(name.name), assembly.pieces, before.pieces, store.files.aside.scratch)
     main = imported.main or path_text(text_path(str(file.metadata["layout_of"])).name)
+    sidecars: Mapping[str, str] = imported.sidecars
     if not imported.rendered:
         yield File(name, pieces)
+    elif imported.main and (assembly.edited or not imported.has_original):
+        there = imported.original | imported.sidecars
+        changed = restored_files(store, format_named(file.format), main, there, pieces)
+        yield from (File(_inside(folder, one), (content,)) for one, content in changed.items())
+        sidecars = {one: digest for one, digest in there.items() if one not in changed}
     elif assembly.edited or not imported.has_original:
         yield File(name, restored(store, format_named(file.format), main, imported.original, pieces))
     else:
         for beside, digest in imported.original.items():
             at = name if beside == main else _inside(name.parent, name.name + beside.removeprefix(main))
             yield File(at, store.blobs.pieces(named_hash(digest)))
-    yield from _sidecars(store, folder, imported.sidecars)
+    yield from _sidecars(store, folder, sidecars)
 
 
 def _file_of_many(store: Store, conversation: Conversation) -> tuple[ContextEntry, ImportedFile]:

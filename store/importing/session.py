@@ -98,12 +98,13 @@ class _Import:
         """The file as it was imported before."""
 
     def _sidecars(self, stamps: Stamps, problems: list[str]) -> dict[str, str]:
-        """Store new and changed files beside a session; return the blobs, in hex by name, of all there ever were."""
+        """Store new and changed files beside a session; return the blobs, in hex by name, of all that belong to it."""
         blobs = dict(self._imported.sidecars) if self._imported else {}
         known = self._imported.beside if self._imported else {}
         there = {path_text(name) for name, _path in self._source.sidecars}
         # a database's log that has gone is in the database: with an older one beside it, that would be older, too
-        blobs = {name: held for name, held in blobs.items() if name in there or not name.endswith(_DATABASE_LOG)}
+        replaced = ("",) if self._format.replaces_files else (_DATABASE_LOG,)
+        blobs = {name: held for name, held in blobs.items() if name in there or not name.endswith(replaced)}
         for name, path in self._source.sidecars:
             key, where = path_text(name), path_text(path)
             if key in blobs and where in stamps.beside and known.get(where) == stamps.beside[where]:
@@ -517,11 +518,13 @@ class FileImport(_Import):
             layout = Layout(_between(snapshot, parts), tuple(places))
             # if a conversation could not be brought in, the file is looked at again next time
             if all(place.context for place in places):
+                unwanted = self._redacted and self._format.replaces_files
                 now = ImportedFile(
                     main=main_name(source),
                     layout=self._keep_layout(layout).hex(),
                     marks=marks,
-                    sidecars=self._sidecars(stamps, self.problems),
+                    # those that a rendition is of would bring a redacted secret back
+                    sidecars={} if unwanted else self._sidecars(stamps, self.problems),
                     # the hash of records that were redacted since would reveal them
                     cursor=Cursor(len(snapshot.data), "" if self._redacted else prefix, layout.count, stamps.main),
                     beside=stamps.beside,

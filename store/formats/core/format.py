@@ -203,6 +203,9 @@ class Format(Protocol):
     keeps_file: bool = False
     """True if a file with a rendition is kept at every import, as text is, and not by hand alone, as databases are."""
 
+    replaces_files: bool = False
+    """True if files in a session's folder give way to others as it grows: one that has gone belongs to it no more."""
+
     def next_file(self, last: str, record: bytes) -> str:
         """Return the name of the file for a new record, where each is a file of its own and that of the last ``last``.
 
@@ -310,8 +313,8 @@ class Format(Protocol):
         """Write to ``target`` the file ``original``, from which a rendition was made, so that it says ``rendition``.
 
         In the rendition, records were edited, left out and put in; or it is that of a later state of the file. The
-        files of :attr:`Source.beside` are beside ``original``, if they existed. Raises UsageError where that cannot be
-        done.
+        files of :attr:`Source.beside` are beside ``original``, if they existed. Of a session that is a folder, all its
+        files are, and ``target`` is the folder for those that change. Raises UsageError where that cannot be done.
         """
         raise UsageError(f"what was edited cannot be written back into a file of {self.name}")
 

@@ -1010,6 +1010,117 @@ def _amp() -> Tool:
     return Tool("amp", {path: {**document, "messages": talk}}, {path: grown}, none=none)
 
 
+def vibe_store(
+    session: str,
+    entries: Sequence[Mapping[str, object]],
+    messages: Sequence[Mapping[str, object]],
+    journal: Sequence[object] = (),
+    *,
+    generation: int = 1,
+    parent: str = "",
+    per_chunk: int = 3,
+    spent: Tokens = SPENT,
+) -> dict[str, object]:
+    """Return the files of a session of Mistral Vibe: what it shows, what its model is sent, and a turn's journal."""
+    folder, name = f".vibe/logs/session/unified/{session}", f"{generation:016}"
+    files: dict[str, object] = {}
+
+    def put(path: str, value: object) -> str:
+        body = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        digest = sha256(body.encode()).hexdigest()
+        files[f"{folder}/{path.format(digest)}"] = f"{body}\n"
+        return digest
+
+    def chunks(items: Sequence[object]) -> list[str]:
+        return [put("chunks/{}.json", items[at : at + per_chunk]) for at in range(0, len(items), per_chunk)]
+
+    def document(of: str, value: object, items: Sequence[object] | None = None) -> dict[str, object]:
+        digest = put(f"generations/{name}/{of}", value)
+        return {"path": of, "sha256": digest, "chunks": None if items is None else chunks(items)}
+
+    asked = next(one["content"][0]["text"] for one in entries if one.get("role") == "user")  # type: ignore[index]
+    tokens = {"inputTokens": spent.input, "outputTokens": spent.output, "cachedInputTokens": 0}
+    about = {"id": session, "parentSessionId": parent or None, "preview": asked, "title": None, "tokenUsage": tokens}
+    identity = {"kind": "subagent" if parent else "root", "session_id": session, "parent_session_id": parent or None}
+    metadata = {"active_model": "m", "cwd": "/shop"}
+    outcome = {"type": "completed", "output": [text(ANSWERED)]}
+    manifest = {
+        "manifest_version": 1,
+        "generation": name,
+        "session_id": session,
+        "checkpoint": document(
+            "checkpoint.json", {"context": {"messages": []}, "turn": {"outcome": outcome}}, messages
+        ),
+        "runtime_state": document("runtime-state.json", {"identity": identity, "session_metadata": metadata}),
+        "projection_state": document(
+            "projection-state.json", {"snapshot": {"history": {"entries": []}, "session": about}}, entries
+        ),
+        "recovery_journal_segment": {"path": f"journal/{generation + 1:016}.jsonl", "first_sequence": generation + 1},
+    }
+    files[f"{folder}/journal/{generation + 1:016}.jsonl"] = "".join(f"{dump(one)}\n" for one in journal)
+    digest = put(f"generations/{name}/manifest.json", manifest)
+    current = {"generation": name, "manifest_sha256": digest, "session_id": session, "snapshot_sequence": generation}
+    put("CURRENT", {**current, "store_format": "mistral.vibe.unified-session-store/v1", "store_format_minor": 9})
+    files[f"{folder}/meta.json"] = {
+        "session_id": session, "title": None, "start_time": TIME, "environment": {"working_directory": "/shop"},
+    }  # fmt: skip
+    return dict(sorted(files.items()))
+
+
+def vibe_entry(number: int, kind: str, **more: object) -> dict[str, object]:
+    times = {"createdAt": MS + number, "updatedAt": MS + number}
+    return {"id": f"{kind}-{number}", "type": kind, "generationStatus": "completed", "turnId": "t", **times, **more}
+
+
+def vibe_said(number: int, role: str, words: str) -> dict[str, object]:
+    return vibe_entry(number, "message", role=role, content=[text(words)])
+
+
+def vibe_sent(role: str, *content: object, source: str = "history", **more: object) -> dict[str, object]:
+    return {"message": {"role": role, "content": list(content), **more}, "source": source, "turn_index": 0}
+
+
+SEEN = {"content": CODE, "path": FILE, "total_lines": 2}
+THOUGHT = "The file will tell."
+VIBE_ENTRIES = [
+    vibe_said(0, "user", ASKED),
+    vibe_entry(1, "reasoning", text=THOUGHT, summary=[]),
+    vibe_entry(
+        2,
+        "effect",
+        title="file_system.read_file",
+        detail={"kind": "tool", "toolName": "file_system.read_file", "input": GIVEN, "display": {"verb": "Ran"}},
+        state={
+            "status": "completed",
+            "output": {"type": "success", "content": [], "structured_content": SEEN},
+            "outputText": "",
+            "display": {"success": True, "message": "file_system.read_file"},
+        },
+    ),
+    vibe_said(3, "assistant", ANSWERED),
+]
+VIBE_CALL = {
+    "type": "tool_call",
+    "id": "c1",
+    "name": "read_file",
+    "arguments": {"type": "json", "raw": dump(GIVEN), "value": GIVEN},
+}
+VIBE_MESSAGES = [
+    vibe_sent("user", text(ASKED)),
+    vibe_sent("assistant", {"type": "reasoning", "content": [text(THOUGHT)]}, VIBE_CALL),
+    vibe_sent("tool", text(dump(SEEN)), name="read_file", outcome="success", tool_call_id="c1"),
+    vibe_sent("assistant", text(ANSWERED)),
+]
+
+
+def _vibe_store() -> Tool:
+    files = vibe_store(ID, VIBE_ENTRIES, VIBE_MESSAGES)
+    child = [vibe_said(0, "user", "Look."), vibe_said(1, "assistant", AGENT)]
+    files |= vibe_store(CHILD, child, [], parent=ID, spent=Tokens())
+    more = [*VIBE_ENTRIES, vibe_said(4, "user", MORE)], [*VIBE_MESSAGES, vibe_sent("user", text(MORE))]
+    return Tool("mistral-vibe-store", files, vibe_store(ID, *more, generation=9), SPENT)
+
+
 TOOLS: dict[str, Tool] = {
     "Cursor, transcripts": _cursor(),
     "Cursor, store.db": _cursor_store(),
@@ -1047,6 +1158,7 @@ TOOLS: dict[str, Tool] = {
     "Zed": _zed(),
     "Crush": _crush(),
     "Mistral Vibe": _vibe(),
+    "Mistral Vibe, store": _vibe_store(),
     "Continue": _continue(),
     "Open WebUI": _open_webui(),
     "codex exec": _codex_exec(),

@@ -1,0 +1,592 @@
+"""Mistral Vibe since 2.26: a folder a session, whose files are named after what they hold.
+
+``CURRENT`` names a generation and the SHA-256 of its ``manifest.json``, and that the documents of the generation and
+the chunks of their lists: ``chunks/<SHA-256>.json`` is a run of a list's elements. One list is what the program shows
+(``entries``), which is never cut; another is what its model is sent (``messages``), which a compaction replaces. A turn
+that goes on adds changes of the entries to a journal; its end makes the next generation, and the last but one goes.
+
+A record is an entry, or what is in messages alone: a summary, the code of a program that called tools. All documents
+are in one canonical form, and hashed without the newline at their end.
+"""
+
+import json
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from store.errors import UsageError
+from store.events.event import Compaction, Kind, Resource, ValuePath
+from store.formats.core.editing import Twins
+from store.formats.core.format import About, Resuming, Source
+from store.formats.core.json_view import (
+    JsonObject,
+    as_list,
+    as_object,
+    as_text,
+    is_object,
+    object_in,
+    sentence_in,
+    texts_in,
+    value_at,
+)
+from store.formats.core.lens import Before, Shown
+from store.formats.core.look import Look, read_document
+from store.formats.core.media import file_uri, mime_of
+from store.formats.declared.description import Spent, read_views
+from store.formats.declared.format import DeclaredFormat
+from store.formats.declared.lens import DeclaredLens, usage_of
+
+_CURRENT = "CURRENT"
+_OURS = "mistral.vibe.unified-session-store/"
+_MOST_FILES = 100_000
+_SPENT = Spent(input="inputTokens", output="outputTokens", cache_read="cachedInputTokens", within=True)
+_is_generation = re.compile(r"\d{16}").fullmatch
+_is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
+_is_journal = re.compile(r"journal/\d{16}\.jsonl").fullmatch
+_below = re.compile(r"(.*/unified/[^/]+)/.*").fullmatch
+_SUMMARY = "<compaction_summary>"
+_READS = "file_system.read_file"
+_SEEN: ValuePath = ("entry", "state", "output", "structured_content", "content")
+_TAKEN = frozenset(("append_entry", "remove_entry", "replace_entry", "set_history_entries"))
+"""The changes of entries in a journal."""
+
+
+class VibeLens(DeclaredLens):
+    """Sees entries and messages. A call's entry says several times what it brought: it is shown once."""
+
+    def __init__(self) -> None:
+        super().__init__(read_views("mistral-vibe-store"))
+
+    def shown(self, record: JsonObject, before: Before) -> Shown:
+        shown = super().shown(record, before)
+        if shown.kind is Kind.SUMMARY:
+            return structs.replace(shown, compaction=Compaction(shown.blocks))
+        state = as_object(as_object(record.get("entry")).get("state"))
+        if not state:
+            return shown
+        said: set[str] = set()
+        blocks = []
+        for block in shown.blocks:
+            if block.path[:2] != ("entry", "state") or block.text is None or block.text not in said:
+                blocks.append(block)
+                said.add(block.text or "")
+        return structs.replace(shown, blocks=tuple(blocks), resources=tuple(_files(shown.tool, state)))
+
+    def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
+        if path[:2] == ("entry", "state"):
+            for at, text in texts_in(value_at(record, path[:2]), path[:2]):
+                if text == old and at != path:
+                    yield at, new
+
+
+def _files(tool: str, state: JsonObject) -> Iterator[Resource]:
+    """Yield the file that a call read whole."""
+    seen = as_object(value_at(state, ("output", "structured_content")))
+    file, content = as_text(seen.get("path")), as_text(seen.get("content"))
+    is_whole = not (seen.get("offset") or seen.get("was_truncated"))
+    if tool == _READS and file.startswith("/") and content and is_whole:
+        yield Resource(file_uri(file), mime_of(file), content, _SEEN)
+
+
+class VibeStore(DeclaredFormat):
+    """The sessions that ``vibe --resume`` reads."""
+
+    keeps_file = True
+    replaces_files = True
+
+    def __init__(self) -> None:
+        super().__init__(read_views("mistral-vibe-store"), VibeLens())
+        self.resuming = (Resuming("mistral-vibe", ("vibe", "--resume", "{session}"), tuple(self.said.homes)),)
+
+    def claim(self, look: Look) -> Source | None:
+        """Claim a folder with a pointer to its generation, and any file in it."""
+        below = None if look.is_folder else _below(look.path.as_posix())
+        if below is None and not look.is_folder:
+            return None
+        folder = Path(below[1]) if below else look.path
+        main = folder / _CURRENT
+        if not as_text(object_in(_read(main)).get("store_format")).startswith(_OURS):
+            return None
+        files = [(name, folder / name) for name in _files_in(folder) if name != _CURRENT]
+        return Source(self.name, folder, main, sidecars=tuple(files))
+
+    def rendition(self, source: Source, scratch: Path) -> Path:
+        """Write the records as lines. Raises UsageError where the program is replacing what they are read from."""
+        stored = _Stored(source.path)
+        with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
+            file.writelines(line.data + b"\n" for line in _lines(stored))
+        if stored.read - {name for name, _path in source.sidecars} - {_CURRENT}:
+            raise UsageError(f"{source.path} was written to while it was read")
+        return Path(file.name)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        about = super().about(source, records)
+        stored = _Stored(source.path)
+        session = as_object(stored.state.get("session"))
+        tokens = as_object(session.get("tokenUsage"))
+        usage = usage_of(_SPENT, lambda where: [tokens.get(where)])
+        identity = as_object(stored.runtime.get("identity"))
+        model = as_text(as_object(stored.runtime.get("session_metadata")).get("active_model"))
+        parent = as_text(identity.get("parent_session_id"))
+        extra = dict(about.extra)
+        if parent and identity.get("kind") == "subagent":
+            extra |= {"agent": about.session_id, "parent_session": parent}
+        return structs.replace(
+            about,
+            extra=extra,
+            forked_from=parent if identity.get("kind") == "fork" else "",
+            usage=structs.replace(usage, model=model) if usage else None,
+        )
+
+    def restore(self, original: Path, rendition: Path, target: Path) -> None:
+        """Write to the folder ``target`` the files of a session that change so that it says ``rendition``."""
+        stored = _Stored(original.parent)
+        if stored.goes_on:
+            raise UsageError("its last turn has not ended: end it in Mistral Vibe, and import it again")
+        with rendition.open("rb") as file:
+            changed = _Changed(stored, list(map(object_in, file)))
+        for name, content in stored.rewritten(changed):
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content + b"\n")
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Return the files of a session, without what is being written, relative to its folder."""
+    found: list[str] = []
+    for at, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        where = Path(at).relative_to(folder)
+        own = (name for name in sorted(names) if not (name.startswith(".") or Path(at, name).is_symlink()))
+        found += [str(where / name) for name in own]
+        if len(found) > _MOST_FILES:
+            raise UsageError(f"{folder} has more than {_MOST_FILES} files: it is not read")
+    return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_document(path)
+    except OSError:
+        return b""
+
+
+class _List(Struct):
+    """A list of a generation: its elements in runs, each with the name of its chunk, "" for one in the document."""
+
+    name: str
+    place: ValuePath
+    runs: list[tuple[str, list[Raw]]]
+
+    @property
+    def items(self) -> list[Raw]:
+        return [item for _digest, run in self.runs for item in run]
+
+
+class _Stored:
+    """A session as its files say it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.read: set[str] = set()
+        self.current = self._document(_CURRENT)
+        generation = as_text(self.current.get("generation"))
+        if not _is_generation(generation):
+            raise UsageError(f"{folder / _CURRENT} names no generation: it cannot be read")
+        self._generation = f"generations/{generation}"
+        self.manifest = self._document(f"{self._generation}/manifest.json")
+        self.checkpoint = self._document(f"{self._generation}/checkpoint.json")
+        self.projection = self._document(f"{self._generation}/projection-state.json")
+        self.runtime = self._document(f"{self._generation}/runtime-state.json")
+        self.shown = self._list("projection_state", self.projection, ("snapshot", "history", "entries"))
+        self.sent = self._list("checkpoint", self.checkpoint, ("context", "messages"))
+        self.state = as_object(self.projection.get("snapshot"))
+        self.goes_on = False
+        """True if the journal has changes of entries."""
+        self.entries = self._after_journal(self.shown.items)
+        self.messages = [msgspec.json.decode(item) for item in self.sent.items]
+
+    def _bytes(self, name: str) -> bytes:
+        self.read.add(name)
+        try:
+            return read_document(self._folder / name)
+        except OSError as error:
+            raise UsageError(f"{self._folder} has no {name}, or is being written to: {error.strerror}") from None
+
+    def _document(self, name: str) -> JsonObject:
+        return object_in(self._bytes(name))
+
+    def _list(self, name: str, document: JsonObject, place: ValuePath) -> _List:
+        chunks = as_object(self.manifest.get(name)).get("chunks")
+        if chunks is None:
+            items = [Raw(_canonical(item)) for item in as_list(value_at(document, place))]
+            return _List(name, place, [("", items)])
+        runs: list[tuple[str, list[Raw]]] = []
+        for digest in map(as_text, as_list(chunks)):
+            if not _is_digest(digest):
+                raise UsageError(f"{self._folder} names a chunk {digest!r}: it cannot be read")
+            try:
+                runs.append((digest, msgspec.json.decode(self._bytes(f"chunks/{digest}.json"), type=list[Raw])))
+            except msgspec.DecodeError as error:
+                raise UsageError(f"{self._folder}/chunks/{digest}.json cannot be read: {error}") from None
+        return _List(name, place, runs)
+
+    def _after_journal(self, entries: list[Raw]) -> list[Raw]:
+        """Return the entries after the changes that the journal tells; a line that is half written is passed over."""
+        name = as_text(as_object(self.manifest.get("recovery_journal_segment")).get("path"))
+        if not _is_journal(name):
+            return entries
+        found = [(as_text(object_in(entry).get("id")), entry) for entry in entries]
+        for record in map(object_in, self._bytes(name).splitlines()):
+            payload = as_object(record.get("payload"))
+            if is_object(state := payload.get("snapshot")):
+                whole = as_list(value_at(state, ("history", "entries")))
+                found = [_named(entry) for entry in whole]
+                self.state, self.goes_on = state, True
+            for change in map(as_object, as_list(payload.get("delta"))):
+                of = as_text(change.get("id"))
+                self.goes_on = self.goes_on or change.get("op") in _TAKEN
+                match change.get("op"):
+                    case "append_entry":
+                        found.append(_named(change.get("entry")))
+                    case "replace_entry":
+                        at = next((at for at, (known, _entry) in enumerate(found) if known == of), None)
+                        if at is not None:
+                            found[at] = _named(change.get("entry"))
+                    case "remove_entry":
+                        found = [one for one in found if one[0] != of]
+                    case "set_history_entries":
+                        found = [_named(entry) for entry in as_list(change.get("entries"))]
+                    case "set_envelope":
+                        self.state = as_object(change.get("state"))
+        return [entry for _id, entry in found]
+
+    def rewritten(self, changed: "_Changed") -> Iterator[tuple[str, bytes]]:
+        """Yield the files that change, without the newlines at their ends."""
+        documents = {"checkpoint": changed.checkpoint, "projection_state": changed.projection}
+        manifest = dict(self.manifest)
+        for held, items in ((self.shown, changed.entries), (self.sent, changed.messages)):
+            document, described = documents[held.name], dict(as_object(manifest.get(held.name)))
+            named: list[str] = []
+            rest = iter(items)
+            for digest, run in held.runs:
+                written = [item for item in (next(rest) for _one in run) if item is not None]
+                body = b"[" + b",".join(map(bytes, written)) + b"]"
+                if not digest:
+                    document = _put(document, held.place, [json.loads(bytes(item)) for item in written])
+                elif written:
+                    named.append(sha256(body).hexdigest())
+                    if named[-1] != digest:
+                        yield f"chunks/{named[-1]}.json", body
+            if "chunks" in described and described["chunks"] is not None:
+                described["chunks"] = named
+            if document is not (self.checkpoint if held is self.sent else self.projection):
+                body = _canonical(document)
+                described["sha256"] = sha256(body).hexdigest()
+                yield f"{self._generation}/{as_text(described.get('path'))}", body
+            manifest[held.name] = described
+        body = _canonical(manifest)
+        yield f"{self._generation}/manifest.json", body
+        yield _CURRENT, _canonical({**self.current, "manifest_sha256": sha256(body).hexdigest()})
+
+
+def _named(entry: object) -> tuple[str, Raw]:
+    return as_text(as_object(entry).get("id")), Raw(_canonical(entry))
+
+
+def _canonical(value: object) -> bytes:
+    """Return a value as the program writes it. What it wrote has no number that has two spellings."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _put(document: JsonObject, path: ValuePath, value: object) -> JsonObject:
+    """Return a document with another value at a path of members."""
+    key, *rest = path
+    inner = _put(as_object(document.get(str(key))), tuple(rest), value) if rest else value
+    return {**document, str(key): inner}
+
+
+# -- what was shown, and what the model was sent -----------------------------------------------------------------------
+
+
+class _Line(Struct):
+    """A record: an entry, or the ``parts`` of a message, at this position (None: all of it)."""
+
+    data: bytes
+    at: int
+    is_entry: bool
+    parts: tuple[int, ...] | None = None
+
+
+class _Match(Struct):
+    """An entry in a message: its position, that of the message, and the positions there (None: all of it)."""
+
+    entry: int
+    message: int
+    parts: tuple[int, ...] | None = None
+
+
+_Key = tuple[str, str, str]
+
+
+def _texts(content: object) -> str:
+    parts = map(as_object, as_list(content))
+    return "\n".join(as_text(part.get("text")) for part in parts if part.get("type") == "text")
+
+
+def _key_of_entry(entry: JsonObject) -> _Key | None:
+    """Return what an entry has in common with the message that it shows; None: no message says it."""
+    match entry.get("type"):
+        case "message":
+            return as_text(entry.get("role")), _texts(entry.get("content")), ""
+        case "reasoning":
+            return "reasoning", as_text(entry.get("text")) or "".join(map(as_text, as_list(entry.get("summary")))), ""
+        case "effect":
+            detail = as_object(entry.get("detail"))
+            tool = as_text(detail.get("toolName")).rpartition(".")[2]
+            return "call", tool, _canonical(detail.get("input")).decode()
+    return None
+
+
+def _keys_in(message: JsonObject) -> Iterator[tuple[_Key, tuple[int, ...] | None]]:
+    """Yield what each entry for a message has in common with it, and the positions of the parts that it shows."""
+    content = as_list(message.get("content"))
+    if message.get("role") == "user":
+        yield ("user", _texts(content), ""), None
+    if message.get("role") != "assistant":
+        return
+    told = tuple(at for at, part in enumerate(content) if as_object(part).get("type") not in ("reasoning", "tool_call"))
+    for at, part in enumerate(map(as_object, content)):
+        match part.get("type"):
+            case "reasoning":
+                held = list(map(as_object, as_list(part.get("content"))))
+                texts = "".join(as_text(one.get("text")) for one in held if one.get("type") == "text")
+                yield ("reasoning", texts or "".join(as_text(one.get("text")) for one in held), ""), (at,)
+            case "tool_call":
+                given = as_object(part.get("arguments")).get("value")
+                yield ("call", as_text(part.get("name")), _canonical(given).decode()), (at,)
+            case _ if at == told[0]:
+                yield ("assistant", _texts(content), ""), told
+
+
+def _matches(entries: Sequence[JsonObject], messages: Sequence[JsonObject]) -> list[_Match]:
+    """Return which entries show which parts of messages, in order: found from the end, as summaries cut the rest."""
+    places: dict[_Key, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if (key := _key_of_entry(entry)) is not None:
+            places.setdefault(key, []).append(at)
+    found: list[_Match] = []
+    calls: dict[str, int] = {}
+    before = len(entries)
+    for number in reversed(range(len(messages))):
+        message = as_object(messages[number].get("message"))
+        for key, parts in reversed(list(_keys_in(message))):
+            listed = places.get(key, [])
+            place = bisect_left(listed, before) - 1
+            if place < 0 or messages[number].get("source") == "injection":
+                continue
+            before = listed[place]
+            found.append(_Match(before, number, parts))
+            if key[0] == "call" and parts:
+                calls[as_text(as_object(as_list(message.get("content"))[parts[0]]).get("id"))] = before
+    for number, message in enumerate(as_object(one.get("message")) for one in messages):
+        if message.get("role") == "tool" and (of := calls.get(as_text(message.get("tool_call_id")))) is not None:
+            found.append(_Match(of, number))
+    return sorted(found, key=lambda one: (one.message, one.parts or ()))
+
+
+def _is_told(message: JsonObject, entry: JsonObject) -> bool:
+    """Return whether an entry says all that a result does, which may be JSON."""
+    known = {text for _place, text in texts_in(entry)}
+    for _place, text in texts_in(message.get("content")):
+        inner = object_in(text.encode()) if text.startswith("{") else {}
+        said = [one for _at, one in texts_in(inner)] if inner else [text]
+        if any(one not in known and sentence_in(one) for one in said):
+            return False
+    return True
+
+
+def _lines(stored: _Stored) -> Iterator[_Line]:
+    """Yield the records: every entry, and behind the one that comes before it what is in messages alone."""
+    entries = [object_in(entry) for entry in stored.entries]
+    messages: list[JsonObject] = [as_object(one) for one in stored.messages]
+    matched: dict[int, list[_Match]] = {}
+    for match in _matches(entries, messages):
+        matched.setdefault(match.message, []).append(match)
+    compacted = (at for at, entry in enumerate(entries) if _is_compaction(entry))
+    last = max(compacted, default=-1)
+    behind: dict[int, list[_Line]] = {}
+    after = -1
+    for number, held in enumerate(messages):
+        message, content = as_object(held.get("message")), as_list(as_object(held.get("message")).get("content"))
+        left = list(range(len(content)))
+        for match in matched.get(number, []):
+            after = max(after, match.entry)
+            if match.parts is None:
+                told = message.get("role") != "tool" or _is_told(message, entries[match.entry])
+                left = [] if told else left
+            else:
+                left = [at for at in left if at not in match.parts]
+        if left:
+            at = max(after, last) if held.get("source") == "injection" else after
+            behind.setdefault(at, []).append(_line_of(number, held, message, tuple(left)))
+    yield from behind.get(-1, ())
+    for at, entry in enumerate(stored.entries):
+        yield _Line(b'{"at":%d,"entry":%b}' % (at, bytes(entry)), at, True)
+        yield from behind.get(at, ())
+
+
+def _is_compaction(entry: JsonObject) -> bool:
+    return entry.get("kind") == "compaction" and "summaryLength" in as_object(entry.get("details"))
+
+
+def _line_of(number: int, held: JsonObject, message: JsonObject, left: tuple[int, ...]) -> _Line:
+    content = as_list(message.get("content"))
+    said: JsonObject = {"at": number, "message": {**message, "content": [content[at] for at in left]}}
+    if held.get("source") == "injection":
+        said["summary" if _SUMMARY in _texts(content) else "injected"] = True
+    return _Line(_canonical(said), number, False, left)
+
+
+# -- edits -------------------------------------------------------------------------------------------------------------
+
+
+_APART = frozenset(("id", "name", "outcome", "role", "tool_call_id", "type"))
+"""Members of messages that are no texts of theirs."""
+
+
+class _Changed:
+    """A session as edited lines say it is: elements of its lists, None where they go, and its documents.
+
+    Raises UsageError for what cannot be written.
+    """
+
+    def __init__(self, stored: _Stored, lines: Sequence[JsonObject]) -> None:
+        self.entries: list[Raw | None] = list(stored.entries)
+        self.checkpoint, self.projection = stored.checkpoint, stored.projection
+        self._sent = stored.sent.items
+        self._messages: dict[int, JsonObject] = {}
+        self._gone: dict[int, set[int]] = {}
+        """The positions of what goes, by those of the messages that it is in."""
+        entries = [object_in(entry) for entry in stored.entries]
+        matches = _matches(entries, [as_object(one) for one in stored.messages])
+        now = {("entry" in line, line.get("at")): line for line in lines}
+        for line in _lines(stored):
+            said = now.pop((line.is_entry, line.at), None)
+            if line.is_entry:
+                of = [match for match in matches if match.entry == line.at]
+                self._entry(line.at, entries[line.at], as_object(said.get("entry")) if said else None, of)
+            elif said != object_in(line.data):
+                self._message(line, as_object(said.get("message")) if said else None)
+        if now:
+            raise UsageError("what was added is in no turn of it: Mistral Vibe would not read it")
+
+    @property
+    def messages(self) -> list[Raw | None]:
+        """The messages, without those in which nothing is left."""
+        found: list[Raw | None] = list(self._sent)
+        for at in self._messages.keys() | self._gone.keys():
+            held = self._of(at)
+            gone = self._gone.get(at, set())
+            kept = [part for number, part in enumerate(_content(held)) if number not in gone]
+            message = {**as_object(held.get("message")), "content": kept}
+            found[at] = Raw(_canonical({**held, "message": message})) if kept else None
+        return found
+
+    def _of(self, at: int) -> JsonObject:
+        if at not in self._messages:
+            self._messages[at] = object_in(self._sent[at])
+        return self._messages[at]
+
+    def _put(self, at: int, content: list[object]) -> None:
+        held = self._of(at)
+        self._messages[at] = {**held, "message": {**as_object(held.get("message")), "content": content}}
+
+    def _entry(self, at: int, old: JsonObject, new: JsonObject | None, matches: Sequence[_Match]) -> None:
+        if new is None:
+            self.entries[at] = None
+            for match in matches:
+                parts = match.parts or range(len(_content(self._of(match.message))))
+                self._gone.setdefault(match.message, set()).update(parts)
+            return
+        if new == old:
+            return
+        self.entries[at] = Raw(_canonical(new))
+        texts = {
+            text: now for place, text in texts_in(old) if isinstance(now := value_at(new, place), str) and now != text
+        }
+        whole = [(value_at(old, place), value_at(new, place)) for place in _WHOLE]
+        carry = _Carried(texts, [(was, now) for was, now in whole if was and was != now])
+        for match in matches:
+            content = _content(self._of(match.message))
+            parts = match.parts or range(len(content))
+            self._put(match.message, [carry.of(one) if at in parts else one for at, one in enumerate(content)])
+        self.checkpoint = self._told(self.checkpoint, _OUTCOME, carry)
+        self.projection = self._told(self.projection, _PREVIEW, carry)
+
+    def _message(self, line: _Line, new: JsonObject | None) -> None:
+        parts = line.parts or ()
+        if new is None:
+            self._gone.setdefault(line.at, set()).update(parts)
+            return
+        content, said = _content(self._of(line.at)), as_list(new.get("content"))
+        if len(said) != len(parts):
+            raise UsageError("parts of a message were added or taken away: only its texts can be changed")
+        for at, one in zip(parts, said, strict=True):
+            given = as_object(as_object(one).get("arguments"))
+            if given and given != as_object(as_object(content[at]).get("arguments")):
+                one = {**as_object(one), "arguments": {**given, "raw": _spelled(given.get("value"))}}
+            content[at] = one
+        self._put(line.at, content)
+
+    @staticmethod
+    def _told(document: JsonObject, place: ValuePath, carry: "_Carried") -> JsonObject:
+        """Return a document with what it repeats at a place as it is now."""
+        was = value_at(document, place)
+        now = carry.of(was)
+        return document if now == was else _put(document, place, now)
+
+
+_WHOLE: tuple[ValuePath, ...] = (("detail", "input"), ("state", "output", "structured_content"))
+_OUTCOME: ValuePath = ("turn", "outcome")
+_PREVIEW: ValuePath = ("snapshot", "session", "preview")
+
+
+def _content(held: JsonObject) -> list[object]:
+    return list(as_list(as_object(held.get("message")).get("content")))
+
+
+def _spelled(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+class _Carried(Struct):
+    """What was changed in an entry: texts, and values as a whole, which messages may hold as JSON."""
+
+    texts: dict[str, str]
+    whole: list[tuple[object, object]]
+
+    def of(self, value: object) -> object:
+        """Return a value with these changes."""
+        for was, now in self.whole:
+            if value == was:
+                return now
+        match value:
+            case str():
+                inner = object_in(value.encode()) if value.startswith("{") else {}
+                if value in self.texts or not inner:
+                    return self.texts.get(value, value)
+                now = self.of(inner)
+                return value if now == inner else _spelled(now)
+            case dict():
+                return {key: one if key in _APART else self.of(one) for key, one in value.items()}
+            case list():
+                return [self.of(one) for one in value]
+        return value
