@@ -568,7 +568,7 @@ def _spelled(value: object) -> str:
 
 
 class _Carried(Struct):
-    """What was changed in an entry: texts, and values as a whole, which messages may hold as JSON."""
+    """Changes of an entry: of its texts, and of values as a whole, which messages may hold as JSON."""
 
     texts: dict[str, str]
     whole: list[tuple[object, object]]
