@@ -92,7 +92,7 @@ class _Session:
         plan = self._plan
         source = Path(os.fsdecode(plan.source)) if plan.source else None
         home = Path(directory) if resuming.beside else resuming.home(Path.home())
-        if source and not plan.edited and source.is_file() and (home is None or source.is_relative_to(home)):
+        if source and not plan.edited and source.exists() and (home is None or source.is_relative_to(home)):
             return plan.session, source
         if home is None:
             there = "was edited since" if plan.edited else "is gone from there"

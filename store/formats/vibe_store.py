@@ -15,6 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -24,7 +25,7 @@ from msgspec import Raw, Struct, structs
 from store.errors import UsageError
 from store.events.event import Compaction, Kind, Resource, ValuePath
 from store.formats.core.editing import Twins
-from store.formats.core.format import About, Resuming, Source
+from store.formats.core.format import About, Part, Resuming, Source, Span
 from store.formats.core.json_view import (
     JsonObject,
     as_list,
@@ -46,13 +47,20 @@ from store.formats.declared.lens import DeclaredLens, usage_of
 _CURRENT = "CURRENT"
 _OURS = "mistral.vibe.unified-session-store/"
 _MOST_FILES = 100_000
+_DESCRIBED_BY = 200
 _SPENT = Spent(input="inputTokens", output="outputTokens", cache_read="cachedInputTokens", within=True)
 _is_generation = re.compile(r"\d{16}").fullmatch
 _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 _is_journal = re.compile(r"journal/\d{16}\.jsonl").fullmatch
 _below = re.compile(r"(.*/unified/[^/]+)/.*").fullmatch
 _SUMMARY = "<compaction_summary>"
-_READS = "file_system.read_file"
+_DOCUMENTS = {
+    "checkpoint": "checkpoint.json",
+    "projection_state": "projection-state.json",
+    "runtime_state": "runtime-state.json",
+}
+"""The documents of a generation, as its manifest calls them."""
+_READS = "read_file"
 _SEEN: ValuePath = ("entry", "state", "output", "structured_content", "content")
 _TAKEN = frozenset(("append_entry", "remove_entry", "replace_entry", "set_history_entries"))
 """The changes of entries in a journal."""
@@ -77,7 +85,16 @@ class VibeLens(DeclaredLens):
             if block.path[:2] != ("entry", "state") or block.text is None or block.text not in said:
                 blocks.append(block)
                 said.add(block.text or "")
-        return structs.replace(shown, blocks=tuple(blocks), resources=tuple(_files(shown.tool, state)))
+        # its model knows the tool by its own name alone
+        tool = shown.tool.rpartition(".")[2]
+        return structs.replace(
+            shown,
+            blocks=tuple(blocks),
+            tool=tool,
+            defines=tuple((call, tool) for call, _name in shown.defines),
+            resources=tuple(_files(tool, state)),
+            places={**shown.places, "tool": "is that of a tool that Mistral Vibe has: it cannot be changed"},
+        )
 
     def twins(self, record: JsonObject, path: ValuePath, old: str, new: str) -> Twins:
         if path[:2] == ("entry", "state"):
@@ -103,6 +120,8 @@ class VibeStore(DeclaredFormat):
 
     def __init__(self) -> None:
         super().__init__(read_views("mistral-vibe-store"), VibeLens())
+        self._seen: tuple[Source, JsonObject, JsonObject] | None = None
+        """The session that was read last, its public state and that of its runtime: it is described next."""
         self.resuming = (Resuming("mistral-vibe", ("vibe", "--resume", "{session}"), tuple(self.said.homes)),)
 
     def claim(self, look: Look) -> Source | None:
@@ -124,16 +143,25 @@ class VibeStore(DeclaredFormat):
             file.writelines(line.data + b"\n" for line in _lines(stored))
         if stored.read - {name for name, _path in source.sidecars} - {_CURRENT}:
             raise UsageError(f"{source.path} was written to while it was read")
+        self._seen = (source, stored.state, stored.runtime)
         return Path(file.name)
+
+    def parts(self, source: Source, data: memoryview, spans: Sequence[Span]) -> Sequence[Part]:
+        """Return the conversation that all records are, by its id."""
+        about = self.about(source, [bytes(data[span.start : span.end]) for span in spans[:_DESCRIBED_BY]])
+        return [Part(about.session_id, range(len(spans)), about)]
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         about = super().about(source, records)
-        stored = _Stored(source.path)
-        session = as_object(stored.state.get("session"))
+        if self._seen is None or self._seen[0] is not source:
+            stored = _Stored(source.path)
+            self._seen = (source, stored.state, stored.runtime)
+        _source, state, runtime = self._seen
+        session = as_object(state.get("session"))
         tokens = as_object(session.get("tokenUsage"))
         usage = usage_of(_SPENT, lambda where: [tokens.get(where)])
-        identity = as_object(stored.runtime.get("identity"))
-        model = as_text(as_object(stored.runtime.get("session_metadata")).get("active_model"))
+        identity = as_object(runtime.get("identity"))
+        model = as_text(as_object(runtime.get("session_metadata")).get("active_model"))
         parent = as_text(identity.get("parent_session_id"))
         extra = dict(about.extra)
         if parent and identity.get("kind") == "subagent":
@@ -181,7 +209,6 @@ def _read(path: Path) -> bytes:
 class _List(Struct):
     """A list of a generation: its elements in runs, each with the name of its chunk, "" for one in the document."""
 
-    name: str
     place: ValuePath
     runs: list[tuple[str, list[Raw]]]
 
@@ -202,9 +229,9 @@ class _Stored:
             raise UsageError(f"{folder / _CURRENT} names no generation: it cannot be read")
         self._generation = f"generations/{generation}"
         self.manifest = self._document(f"{self._generation}/manifest.json")
-        self.checkpoint = self._document(f"{self._generation}/checkpoint.json")
-        self.projection = self._document(f"{self._generation}/projection-state.json")
-        self.runtime = self._document(f"{self._generation}/runtime-state.json")
+        self.checkpoint, self.projection, self.runtime = (
+            self._document(f"{self._generation}/{name}") for name in _DOCUMENTS.values()
+        )
         self.shown = self._list("projection_state", self.projection, ("snapshot", "history", "entries"))
         self.sent = self._list("checkpoint", self.checkpoint, ("context", "messages"))
         self.state = as_object(self.projection.get("snapshot"))
@@ -227,7 +254,7 @@ class _Stored:
         chunks = as_object(self.manifest.get(name)).get("chunks")
         if chunks is None:
             items = [Raw(_canonical(item)) for item in as_list(value_at(document, place))]
-            return _List(name, place, [("", items)])
+            return _List(place, [("", items)])
         runs: list[tuple[str, list[Raw]]] = []
         for digest in map(as_text, as_list(chunks)):
             if not _is_digest(digest):
@@ -236,7 +263,7 @@ class _Stored:
                 runs.append((digest, msgspec.json.decode(self._bytes(f"chunks/{digest}.json"), type=list[Raw])))
             except msgspec.DecodeError as error:
                 raise UsageError(f"{self._folder}/chunks/{digest}.json cannot be read: {error}") from None
-        return _List(name, place, runs)
+        return _List(place, runs)
 
     def _after_journal(self, entries: list[Raw]) -> list[Raw]:
         """Return the entries after the changes that the journal tells; a line that is half written is passed over."""
@@ -270,28 +297,30 @@ class _Stored:
 
     def rewritten(self, changed: "_Changed") -> Iterator[tuple[str, bytes]]:
         """Yield the files that change, without the newlines at their ends."""
-        documents = {"checkpoint": changed.checkpoint, "projection_state": changed.projection}
         manifest = dict(self.manifest)
-        for held, items in ((self.shown, changed.entries), (self.sent, changed.messages)):
-            document, described = documents[held.name], dict(as_object(manifest.get(held.name)))
-            named: list[str] = []
+        for name, was, now, held, items in (
+            ("checkpoint", self.checkpoint, changed.checkpoint, self.sent, changed.messages),
+            ("projection_state", self.projection, changed.projection, self.shown, changed.entries),
+            ("runtime_state", self.runtime, changed.runtime, None, ()),
+        ):
+            described, document, named = dict(as_object(manifest.get(name))), now, list[str]()
             rest = iter(items)
-            for digest, run in held.runs:
-                written = [item for item in (next(rest) for _one in run) if item is not None]
+            for digest, run in held.runs if held else ():
+                written = [item for item in islice(rest, len(run)) if item is not None]
                 body = b"[" + b",".join(map(bytes, written)) + b"]"
-                if not digest:
-                    document = _put(document, held.place, [json.loads(bytes(item)) for item in written])
+                if held and not digest:
+                    document = _put(document, held.place, json.loads(body))
                 elif written:
                     named.append(sha256(body).hexdigest())
                     if named[-1] != digest:
                         yield f"chunks/{named[-1]}.json", body
-            if "chunks" in described and described["chunks"] is not None:
+            if held and described.get("chunks") is not None:
                 described["chunks"] = named
-            if document is not (self.checkpoint if held is self.sent else self.projection):
+            if document != was:
                 body = _canonical(document)
                 described["sha256"] = sha256(body).hexdigest()
-                yield f"{self._generation}/{as_text(described.get('path'))}", body
-            manifest[held.name] = described
+                yield f"{self._generation}/{_DOCUMENTS[name]}", body
+            manifest[name] = described
         body = _canonical(manifest)
         yield f"{self._generation}/manifest.json", body
         yield _CURRENT, _canonical({**self.current, "manifest_sha256": sha256(body).hexdigest()})
@@ -470,7 +499,7 @@ class _Changed:
 
     def __init__(self, stored: _Stored, lines: Sequence[JsonObject]) -> None:
         self.entries: list[Raw | None] = list(stored.entries)
-        self.checkpoint, self.projection = stored.checkpoint, stored.projection
+        self.checkpoint, self.projection, self.runtime = stored.checkpoint, stored.projection, stored.runtime
         self._sent = stored.sent.items
         self._messages: dict[int, JsonObject] = {}
         self._gone: dict[int, set[int]] = {}
@@ -485,6 +514,10 @@ class _Changed:
                 self._entry(line.at, entries[line.at], as_object(said.get("entry")) if said else None, of)
             elif said != object_in(line.data):
                 self._message(line, as_object(said.get("message")) if said else None)
+        if self._gone or None in self.entries:
+            # the turns after what is gone are numbered anew, and what they do is found by that
+            settled = [one for one in as_list(self.runtime.get("actions")) if not _is_settled(as_object(one))]
+            self.runtime = {**self.runtime, "actions": settled} if "actions" in self.runtime else self.runtime
         if now:
             raise UsageError("what was added is in no turn of it: Mistral Vibe would not read it")
 
@@ -552,6 +585,11 @@ class _Changed:
         was = value_at(document, place)
         now = carry.of(was)
         return document if now == was else _put(document, place, now)
+
+
+def _is_settled(action: JsonObject) -> bool:
+    """Return whether an action has its result; those of processes are looked for later, too."""
+    return action.get("kind") != "process" and action.get("state") in ("succeeded", "failed", "cancelled")
 
 
 _WHOLE: tuple[ValuePath, ...] = (("detail", "input"), ("state", "output", "structured_content"))

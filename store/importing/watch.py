@@ -373,8 +373,9 @@ def _main_file(path: Path) -> Path:
 def _sessions(path: Path, roots: set[Path]) -> list[Path]:
     """Return the sessions of a file below one of ``roots``: itself, a folder above it, or a file named like one."""
     try:
-        if claim(path, FORMATS) is not None:
-            return [path]
+        if (found := claim(path, FORMATS)) is not None:
+            # of a folder of files, any may have changed
+            return [found.path]
         above: list[Path] = []
         for folder in path.parents:
             if path in roots or folder in roots or not any(root in folder.parents for root in roots):

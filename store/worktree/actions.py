@@ -316,8 +316,8 @@ def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write
 
 
 def own_name(tool: str) -> str:
-    """Return the name of a tool without that of what has it (``mcp__SERVER__TOOL``, ``GROUP.TOOL``)."""
-    return tool.rpartition("__")[2].rpartition(".")[2] or tool
+    """Return the name of a tool without that of the server that has it (``mcp__SERVER__TOOL``)."""
+    return tool.rpartition("__")[2] or tool
 
 
 def command_of(given: Mapping[str, object]) -> object:

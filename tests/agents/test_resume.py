@@ -46,6 +46,7 @@ WITHOUT_TERMINAL = {
     "copilot-cli": ["--allow-all-tools", "--resume", "{session}", "-p", "{question}"],
     "kimi-cli": ["--print", "--yolo", "--session", "{session}", "-p", "{question}"],
     "kimi-code": ["-m", "m", "--session", "{session}", "-p", "{question}"],
+    "mistral-vibe": ["--trust", "--yolo", "--resume", "{session}", "-p", "{question}"],
     "continue": ["--config", "{home}/.continue/config.yaml", "--auto", "--fork", "{session}", "-p", "{question}"],
     "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
 }

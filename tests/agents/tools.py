@@ -88,6 +88,8 @@ class Tool:
     """Other packages that it needs of the same registry, as a newer node."""
     where_used: bool = False
     """Whether it goes on only where it was used before."""
+    is_folder: bool = False
+    """Whether a session is a folder, whose files its main one names."""
     python: int = 0
     """The least minor version of Python 3 that it runs with; without one, its tests are skipped."""
 
@@ -552,6 +554,29 @@ TOOLS = (
             '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
         },
         where_used=True,
+        python=12,
+    ),
+    Tool(
+        name="mistral-vibe",
+        registry="pypi",
+        package="mistral-vibe",
+        version="3.0.2",
+        program="vibe",
+        format="mistral-vibe-store",
+        sessions=".vibe/logs/session/unified",
+        ask=["--trust", "--yolo", "-p", "{question}"],
+        resume=["--trust", "--yolo", "--continue", "-p", "{question}"],
+        resume_one=["--trust", "--yolo", "--resume", "{folder}", "-p", "{question}"],
+        pattern="*/CURRENT",
+        shell=Call("bash", {"command": "{command}"}),
+        environment={"KEY": "x"},
+        files={
+            ".vibe/config.toml": 'active_model = "m"\nenable_telemetry = false\n'
+            "enable_update_checks = false\nenable_auto_update = false\n"
+            '[[providers]]\nname = "mine"\napi_base = "{address}/v1"\napi_key_env_var = "KEY"\nbackend = "generic"\n'
+            '[[models]]\nname = "m"\nprovider = "mine"\nalias = "m"\n'
+        },
+        is_folder=True,
         python=12,
     ),
     Tool(

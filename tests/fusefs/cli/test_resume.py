@@ -74,8 +74,9 @@ def edit(user: User, old: bytes, new: bytes, conversation: int = 1) -> None:
 
 def test_every_program_is_tried() -> None:
     # sessions of one program may be of several formats
-    coded = [one.tool for format_ in FORMATS if not is_described(format_) for one in format_.resuming]
     written = [one.tool for format_ in FORMATS if is_described(format_) for one in format_.resuming if one.places]
+    every = [one.tool for format_ in FORMATS if not is_described(format_) for one in format_.resuming]
+    coded = [tool for tool in every if tool not in written]
     assert tuple(tool for tool in dict.fromkeys((*coded, *sorted(written))) if tool not in OWN) == TOOLS
     assert {*coded} - {*FILES} == {*OWN, "aider", "llm", "opencode"}
 
@@ -287,5 +288,5 @@ def test_a_page_of_ones_own(user: User, work: Path, session: Path) -> None:
     assert path.parent == user.home / ".chatlines" / folder_name(str(work))
     assert all(text in path.read_text() for text in SAID)
     assert printed(user, 1, "--in", "chatter") == [where, words]
-    assert "chat-lines       a page   from any  chatter\n" in user.run("formats")
+    assert "chat-lines          a page   from any  chatter\n" in user.run("formats")
     assert user.run("export", 1, "--format", "chat-lines", "-o", "out").endswith(".chatlines\n")
