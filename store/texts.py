@@ -23,12 +23,12 @@ import sqlite3
 import struct
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from time import monotonic
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from store import paths
 from store.content import zstd
@@ -98,7 +98,7 @@ class _Block(Struct, frozen=True):
     ``contents`` has where in its file the content of each begins, 0 where it is not there.
     """
 
-    data: bytes | memoryview
+    data: bytes
     contents: tuple[int, ...]
     files: list[int]
     sections: list[int]
@@ -169,7 +169,7 @@ class Blocks:
         return [block]
 
 
-def _read(data: bytes | memoryview) -> _Block:
+def _read(data: bytes) -> _Block:
     [count] = _count.unpack_from(data)
     sizes = struct.unpack_from(f"<{3 * count}I", data, _count.size)
     files = [*accumulate(sizes[1::3], initial=_count.size + _place.size * count)]
@@ -225,26 +225,29 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
-    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[memoryview]]:
+    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[bytes]]:
         """Return the sections of each branch, in pieces, as far as they are kept: their size tells if some are not.
 
-        The sizes of single ones are not compared. What is compressed is read at once, on all cores, and not copied.
+        The sizes of single ones are not compared. A block is read once, whatever is wanted of it.
         """
-        found: list[list[memoryview]] = [[] for _runs in branches]
-        if self._db is not None or self._is_there():
-            try:
-                spans = [
-                    (at, number, place + max(first - start, 0), place + min(first + count - start, length))
-                    for at, runs in enumerate(branches)
-                    for first, count in runs
-                    for start, length, number, place in self._rows_of_spans(first, count)
-                ]
-                blocks = self._blocks({number for _at, number, _begin, _end in spans})
-                for at, number, begin, end in spans:
-                    if (block := blocks.get(number)) is not None and end <= block.count:
-                        found[at].append(memoryview(block.data)[block.sections[begin] : block.sections[end]])
-            except ConvfsError as error:
-                _LOG.info(_DRAWN, error)
+        found: list[list[bytes]] = [[] for _runs in branches]
+        if self._db is None and not self._is_there():
+            return found
+        wanted: dict[int, list[tuple[list[bytes], int, int, int]]] = {}
+        try:
+            for pieces, runs in zip(found, branches, strict=True):
+                for first, count in runs:
+                    for start, length, number, place in self._rows_of_spans(first, count):
+                        begin, end = place + max(first - start, 0), place + min(first + count - start, length)
+                        wanted.setdefault(number, []).append((pieces, len(pieces), begin, end))
+                        pieces.append(b"")
+            for number, parts in sorted(wanted.items()):
+                block = self._block(number)
+                for pieces, at, begin, end in parts:
+                    if block is not None and end <= block.count:
+                        pieces[at] = block.data[block.sections[begin] : block.sections[end]]
+        except ConvfsError as error:
+            _LOG.info(_DRAWN, error)
         return found
 
     def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
@@ -325,7 +328,7 @@ class Texts(PerConversation):
         block, at = found
         begins, size = (block.sections, row.section_size) if section else (block.files, row.file_size)
         start, end = begins[at], begins[at + 1]
-        return bytes(block.data[start:end]) if end - start == size else None
+        return block.data[start:end] if end - start == size else None
 
     def _of(self, row: EventRow) -> tuple[_Block, int] | None:
         """Return the block with the texts of an event, and its place there, None if there is none."""
@@ -346,7 +349,7 @@ class Texts(PerConversation):
             return None
         try:
             for start, length, number, place in self._rows_of_spans(turn, 1):
-                block = self._blocks((number,)).get(number)
+                block = self._block(number)
                 if block is not None and place + length <= block.count:
                     return _Span(start, start + length, block, place)
         except ConvfsError as error:
@@ -363,29 +366,19 @@ class Texts(PerConversation):
         which = f"SELECT * FROM spans WHERE {_OVERLAPPING} ORDER BY first"
         return (self.db.checked("spans", row) for row in self.db.query(which, _between(first, count)))
 
-    def _blocks(self, numbers: Collection[int]) -> dict[int, _Block]:
-        """Return blocks by their numbers, but for those that were dropped just now."""
-        found: dict[int, _Block] = {}
+    def _block(self, number: int) -> _Block | None:
+        """Return a block, None if it was dropped just now."""
         with self._lock:
-            for number in numbers:
-                if (block := self._recent.get(number)) is not None:
-                    self._recent.move_to_end(number)
-                    found[number] = block
-        missing = [number for number in numbers if number not in found]
-        if not missing:
-            return found
-        marks, wanted = among(missing)
-        rows = self.db.query(f"SELECT * FROM blocks WHERE id IN ({marks}) ORDER BY id", wanted)
-        self.db.check_all("blocks", rows)
-        for row, data in zip(rows, zstd.decompress_all([row[1] for row in rows], _LARGEST_BLOCK), strict=True):
-            found[row[0]] = _read(data)
-        if rows and not is_sparing():
-            # who reads on begins in the last one
-            self._remember(rows[-1][0], found[rows[-1][0]])
-        return found
+            if (block := self._recent.get(number)) is not None:
+                self._recent.move_to_end(number)
+                return block
+        for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
+            block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
+            if not is_sparing():
+                self._remember(number, block)
+        return block
 
     def _remember(self, number: int, block: _Block) -> None:
-        block = structs.replace(block, data=bytes(block.data))
         with self._lock:
             if number not in self._recent:
                 self._held += len(block.data)

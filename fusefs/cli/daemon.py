@@ -33,9 +33,10 @@ _SWITCH_SECONDS = 0.0003
 """The time for which one thread of a daemon may keep the others from running Python: it delays answers."""
 _OBJECTS = 20_000
 """The new objects after which a daemon looks for garbage among them."""
-_MALLOC = {-8: 1, -3: 1 << 20, -1: 1 << 20}
-"""Parameters of ``mallopt``: one arena (M_ARENA_MAX), so that what one thread frees serves the others; and 1 MiB from
-which on something is mapped by itself (M_MMAP_THRESHOLD), or given back at the end of the heap (M_TRIM_THRESHOLD)."""
+_MALLOC = {-8: 1, -3: 2 << 20, -1: 2 << 20}
+"""Parameters of ``mallopt``: one arena (M_ARENA_MAX), so that what one thread frees serves the others; and 2 MiB from
+which on something is mapped by itself (M_MMAP_THRESHOLD), or given back at the end of the heap (M_TRIM_THRESHOLD). The
+blocks of kept texts are smaller: to have the kernel clear new memory for each takes as long as to decompress it."""
 _SQLITE_BYTES = 8 << 20
 """The memory of SQLite in this process from which on its caches take no more: there is one a database and thread."""
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import local
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import zstandard
 from blake3 import blake3
@@ -28,8 +28,6 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 SUFFIX = ".zst"
 """The end of the names of compressed files."""
 
-_FEW = 4
-"""So many frames are read by one core in the time that it takes to begin threads."""
 _FEWEST_SAMPLES = 32
 _LEAST_RATIO = 4
 _MOST_BYTES = 8 << 20
@@ -210,22 +208,6 @@ def decompress(frame: bytes | memoryview, at_most: int, dictionary: Dictionary |
     declared_size(frame, at_most)
     try:
         return _decompressor(dictionary).decompress(frame, allow_extra_data=False)
-    except zstandard.ZstdError as error:
-        raise DamageError(f"compressed content is damaged: {error}") from None
-
-
-def decompress_all(frames: list[bytes], at_most: int) -> Sequence[bytes | memoryview]:
-    """Return the contents of each of some frames, read on all cores; errors as in :func:`decompress`.
-
-    Those of many share their memory: whoever keeps one keeps all.
-    """
-    # zstandard 0.25 and before crash where one of them holds nothing
-    if not all(declared_size(frame, at_most) for frame in frames) or len(frames) < _FEW:
-        return [decompress(frame, at_most) for frame in frames]
-    try:
-        found = _decompressor(None).multi_decompress_to_buffer([*frames], threads=-1)
-        # it is a buffer, which its types do not say
-        return [memoryview(cast("Any", found[at])) for at in range(len(frames))]
     except zstandard.ZstdError as error:
         raise DamageError(f"compressed content is damaged: {error}") from None
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tests.bench.harness import mountpoints, needs
+from tests.bench.harness import mountpoints, needs, processor_seconds
 
 READY_SECONDS = 120.0
 END_SECONDS = 30.0
+_LOOK_SECONDS, _MOST_LOOKS = 0.3, 30
 
 Command = Callable[[Path], Sequence[str | Path]]
 """Given the mountpoint, the command that serves it in the foreground."""
@@ -28,6 +29,17 @@ class Mount:
         self.daemon = daemon
         self.mount_seconds = seconds
         """From the start of the daemon's process to the first answer to a listing of the root."""
+
+    def settle(self) -> None:
+        """Wait until the daemon has done what it does after its start: what is measured next has the machine alone."""
+        if self.daemon is None:
+            return
+        spent = -1.0
+        for _ in range(_MOST_LOOKS):
+            before, spent = spent, processor_seconds(self.daemon.pid)
+            if spent == before:
+                break
+            time.sleep(_LOOK_SECONDS)
 
     def check_alive(self) -> None:
         """Raise unless the daemon lives and its mount answers; a dead one would leave an empty directory to measure."""

@@ -2,9 +2,9 @@
 
 The synthetic corpus is imported and mounted; what the mount shows as ``events/`` and ``transcripts/`` is copied to a
 plain directory, from which the peers serve: bindfs and a Python passthrough the directory itself, squashfuse an image
-of it, ratarmount a tar. Each command runs cold (a fresh daemon, then the kernel's caches dropped) and then warm.
-Every contestant's output is compared with that of the plain directory. convfs itself runs twice: with the extension
-that answers opens of what the kernel has in its page cache, where it was built, and without.
+of it, ratarmount a tar. Each command runs cold (a fresh daemon, come to rest, then the kernel's caches dropped) and
+then warm. Every contestant's output is compared with that of the plain directory. convfs itself runs twice: with the
+extension that answers opens of what the kernel has in its page cache, where it was built, and without.
 
 By itself: ``python -m tests.bench.reading [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -121,6 +121,7 @@ def measure(contestant: Contestant, command: list[str], expected: list[str], rou
         return took
 
     with contestant.ready() as mount:
+        mount.settle()
         if can_drop_caches():
             drop_caches()
         cold = once()

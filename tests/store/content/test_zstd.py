@@ -81,20 +81,6 @@ def test_threads_do_not_share_what_must_not_be_shared() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 40])
-@pytest.mark.parametrize("least", [0, 1])
-def test_frames_are_read_together_as_they_are_one_by_one(count: int, least: int) -> None:
-    contents = [bytes([at]) * at * 1000 for at in range(least, count + least)]
-    frames = [zstd.compress(content) for content in contents]
-    assert zstd.decompress_all(frames, 1 << 20) == contents
-    frames.append(zstd.compress(b"text" * 1000))
-    with pytest.raises(DamageError, match="claims 4000"):
-        zstd.decompress_all(frames[-1:] * 5, 3999)
-    frames[-1] = frames[-1][:-3]
-    with pytest.raises(DamageError, match="damaged"):
-        zstd.decompress_all(frames, 1 << 20)
-
-
 def test_what_is_compressed_in_steps_may_be_left_or_have_others_between() -> None:
     texts = [f"{number}: what stands in a record, {number * 7}. ".encode() * 20_000 for number in range(4)]
     left = zstd.compress_in_steps([texts[3]], 19)
