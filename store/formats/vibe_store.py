@@ -238,7 +238,7 @@ class _Stored:
         self.goes_on = False
         """True if the journal has changes of entries."""
         self.entries = self._after_journal(self.shown.items)
-        self.messages = [msgspec.json.decode(item) for item in self.sent.items]
+        self.messages = [object_in(item) for item in self.sent.items]
 
     def _bytes(self, name: str) -> bytes:
         self.read.add(name)
@@ -260,9 +260,11 @@ class _Stored:
             if not _is_digest(digest):
                 raise UsageError(f"{self._folder} names a chunk {digest!r}: it cannot be read")
             try:
-                runs.append((digest, msgspec.json.decode(self._bytes(f"chunks/{digest}.json"), type=list[Raw])))
+                run = msgspec.json.decode(self._bytes(f"chunks/{digest}.json"), type=list[Raw])
             except msgspec.DecodeError as error:
                 raise UsageError(f"{self._folder}/chunks/{digest}.json cannot be read: {error}") from None
+            # somebody may have laid it out for reading
+            runs.append((digest, [Raw(_canonical(object_in(one))) if b"\n" in bytes(one) else one for one in run]))
         return _List(place, runs)
 
     def _after_journal(self, entries: list[Raw]) -> list[Raw]:
@@ -445,7 +447,7 @@ def _is_told(message: JsonObject, entry: JsonObject) -> bool:
 def _lines(stored: _Stored) -> Iterator[_Line]:
     """Yield the records: every entry, and behind the one that comes before it what is in messages alone."""
     entries = [object_in(entry) for entry in stored.entries]
-    messages: list[JsonObject] = [as_object(one) for one in stored.messages]
+    messages = stored.messages
     matched: dict[int, list[_Match]] = {}
     for match in _matches(entries, messages):
         matched.setdefault(match.message, []).append(match)
@@ -505,7 +507,7 @@ class _Changed:
         self._gone: dict[int, set[int]] = {}
         """The positions of what goes, by those of the messages that it is in."""
         entries = [object_in(entry) for entry in stored.entries]
-        matches = _matches(entries, [as_object(one) for one in stored.messages])
+        matches = _matches(entries, stored.messages)
         now = {("entry" in line, line.get("at")): line for line in lines}
         for line in _lines(stored):
             said = now.pop((line.is_entry, line.at), None)

@@ -1010,6 +1010,12 @@ def _amp() -> Tool:
     return Tool("amp", {path: {**document, "messages": talk}}, {path: grown}, none=none)
 
 
+VIBE_ACTIONS = [
+    {"action_id": "a1", "kind": "completion", "state": "succeeded"},
+    {"action_id": "a2", "kind": "process", "state": "succeeded"},
+]
+
+
 def vibe_store(
     session: str,
     entries: Sequence[Mapping[str, object]],
@@ -1051,7 +1057,9 @@ def vibe_store(
         "checkpoint": document(
             "checkpoint.json", {"context": {"messages": []}, "turn": {"outcome": outcome}}, messages
         ),
-        "runtime_state": document("runtime-state.json", {"identity": identity, "session_metadata": metadata}),
+        "runtime_state": document(
+            "runtime-state.json", {"identity": identity, "session_metadata": metadata, "actions": VIBE_ACTIONS}
+        ),
         "projection_state": document(
             "projection-state.json", {"snapshot": {"history": {"entries": []}, "session": about}}, entries
         ),
@@ -1067,9 +1075,9 @@ def vibe_store(
     return dict(sorted(files.items()))
 
 
-def vibe_entry(number: int, kind: str, **more: object) -> dict[str, object]:
+def vibe_entry(number: int, type_: str, **more: object) -> dict[str, object]:
     times = {"createdAt": MS + number, "updatedAt": MS + number}
-    return {"id": f"{kind}-{number}", "type": kind, "generationStatus": "completed", "turnId": "t", **times, **more}
+    return {"id": f"{type_}-{number}", "type": type_, "generationStatus": "completed", "turnId": "t", **times, **more}
 
 
 def vibe_said(number: int, role: str, words: str) -> dict[str, object]:
