@@ -25,7 +25,7 @@ from msgspec import Raw, Struct, structs
 from store.errors import UsageError
 from store.events.event import Compaction, Kind, Resource, ValuePath
 from store.formats.core.editing import Twins
-from store.formats.core.format import About, Part, Resuming, Source, Span
+from store.formats.core.format import About, Part, Resuming, Source, Span, last_part
 from store.formats.core.json_view import (
     JsonObject,
     as_list,
@@ -38,7 +38,7 @@ from store.formats.core.json_view import (
     value_at,
 )
 from store.formats.core.lens import Before, Shown
-from store.formats.core.look import Look, read_document
+from store.formats.core.look import Look, read_document, read_head
 from store.formats.core.media import file_uri, mime_of
 from store.formats.declared.description import Spent, read_views
 from store.formats.declared.format import DeclaredFormat
@@ -131,7 +131,7 @@ class VibeStore(DeclaredFormat):
             return None
         folder = Path(below[1]) if below else look.path
         main = folder / _CURRENT
-        if not as_text(object_in(_read(main)).get("store_format")).startswith(_OURS):
+        if not as_text(object_in(read_head(main)).get("store_format")).startswith(_OURS):
             return None
         files = [(name, folder / name) for name in _files_in(folder) if name != _CURRENT]
         return Source(self.name, folder, main, sidecars=tuple(files))
@@ -161,13 +161,18 @@ class VibeStore(DeclaredFormat):
         tokens = as_object(session.get("tokenUsage"))
         usage = usage_of(_SPENT, lambda where: [tokens.get(where)])
         identity = as_object(runtime.get("identity"))
-        model = as_text(as_object(runtime.get("session_metadata")).get("active_model"))
+        metadata = as_object(runtime.get("session_metadata"))
+        model, directory = as_text(metadata.get("active_model")), as_text(metadata.get("cwd"))
+        own = as_text(identity.get("session_id")) or about.session_id
         parent = as_text(identity.get("parent_session_id"))
-        extra = dict(about.extra)
+        # a subagent has no file with its metadata
+        extra = ({"cwd": directory} if directory else {}) | about.extra
         if parent and identity.get("kind") == "subagent":
-            extra |= {"agent": about.session_id, "parent_session": parent}
+            extra |= {"agent": own, "parent_session": parent}
         return structs.replace(
             about,
+            session_id=own,
+            project=about.project or last_part(directory),
             extra=extra,
             forked_from=parent if identity.get("kind") == "fork" else "",
             usage=structs.replace(usage, model=model) if usage else None,
@@ -197,13 +202,6 @@ def _files_in(folder: Path) -> list[str]:
         if len(found) > _MOST_FILES:
             raise UsageError(f"{folder} has more than {_MOST_FILES} files: it is not read")
     return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_document(path)
-    except OSError:
-        return b""
 
 
 class _List(Struct):
@@ -318,10 +316,13 @@ class _Stored:
                         yield f"chunks/{named[-1]}.json", body
             if held and described.get("chunks") is not None:
                 described["chunks"] = named
+            path = f"{self._generation}/{_DOCUMENTS[name]}"
+            # redacted, it is not as its hash says
+            body = self._bytes(path).removesuffix(b"\n")
             if document != was:
                 body = _canonical(document)
-                described["sha256"] = sha256(body).hexdigest()
-                yield f"{self._generation}/{_DOCUMENTS[name]}", body
+                yield path, body
+            described["sha256"] = sha256(body).hexdigest()
             manifest[name] = described
         body = _canonical(manifest)
         yield f"{self._generation}/manifest.json", body

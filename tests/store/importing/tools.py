@@ -1069,9 +1069,9 @@ def vibe_store(
     digest = put(f"generations/{name}/manifest.json", manifest)
     current = {"generation": name, "manifest_sha256": digest, "session_id": session, "snapshot_sequence": generation}
     put("CURRENT", {**current, "store_format": "mistral.vibe.unified-session-store/v1", "store_format_minor": 9})
-    files[f"{folder}/meta.json"] = {
-        "session_id": session, "title": None, "start_time": TIME, "environment": {"working_directory": "/shop"},
-    }  # fmt: skip
+    if not parent:
+        about = {"session_id": session, "title": None, "start_time": TIME}
+        files[f"{folder}/meta.json"] = {**about, "environment": {"working_directory": "/shop"}}
     return dict(sorted(files.items()))
 
 
