@@ -49,6 +49,7 @@ _OURS = "mistral.vibe.unified-session-store/"
 _MOST_FILES = 100_000
 _DESCRIBED_BY = 200
 _SPENT = Spent(input="inputTokens", output="outputTokens", cache_read="cachedInputTokens", within=True)
+_elements = msgspec.json.Decoder(list[Raw]).decode
 _is_generation = re.compile(r"\d{16}").fullmatch
 _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 _is_journal = re.compile(r"journal/\d{16}\.jsonl").fullmatch
@@ -258,7 +259,7 @@ class _Stored:
             if not _is_digest(digest):
                 raise UsageError(f"{self._folder} names a chunk {digest!r}: it cannot be read")
             try:
-                run = msgspec.json.decode(self._bytes(f"chunks/{digest}.json"), type=list[Raw])
+                run = _elements(self._bytes(f"chunks/{digest}.json"))
             except msgspec.DecodeError as error:
                 raise UsageError(f"{self._folder}/chunks/{digest}.json cannot be read: {error}") from None
             # somebody may have laid it out for reading
