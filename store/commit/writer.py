@@ -56,6 +56,7 @@ from store.events.conversation import Change
 from store.ids import HEX, Hash, now_ms, patch_of, turn_of, type_tag
 from store.index.catalogue import Catalogue
 from store.index.database import held_if_full
+from store.index.fresh import Sieve
 from store.index.index import Index
 from store.index.notes import KEPT_MS, KeyPlace, Notes
 from store.index.patches import Patches
@@ -119,15 +120,15 @@ class Applying:
             yield frame
 
 
-_FILTER_BYTES = 1 << 20
-_FILTER_MASK = _FILTER_BYTES - 1
+_SIEVED = 1 << 16
+"""The keys that a sieve is made for: with more, it lets more of those pass that the index does not have."""
 
 
 class Keys:
     """Answers from the index, and from memory what that does not have yet.
 
     Clients give each append a key of its own, and hardly ever send one again: so the index is not asked for a key that
-    cannot be in it. A Bloom filter has all that were noted here.
+    cannot be in it. A sieve has all that were noted here.
     """
 
     def __init__(self, notes: Notes, later: int) -> None:
@@ -135,8 +136,8 @@ class Keys:
         self._notes = notes
         self._later = later
         self._fresh: dict[KeyPlace, tuple[int, int]] = {}
-        self._noted = bytearray()
-        """The filter; empty until there is a key, as most processes append none."""
+        self._noted: Sieve | None = None
+        """Made once there is a key: most processes append none."""
 
     def __len__(self) -> int:
         return len(self._fresh)
@@ -166,15 +167,14 @@ class Keys:
         """Remember a key that has been committed, until it is filed."""
         place = (context, appended.key)
         self._fresh[place] = (appended.turn, appended.time_ms)
-        self._noted = noted = self._noted or bytearray(_FILTER_BYTES)
-        hashed = hash(place)
-        noted[hashed & _FILTER_MASK] = noted[hashed >> 32 & _FILTER_MASK] = 1
+        if self._noted is None:
+            self._noted = Sieve(_SIEVED)
+        self._noted.add((hash(place),))
 
     def _may_be_filed(self, place: KeyPlace) -> bool:
         if place[0] < self._later:
             return True
-        noted, hashed = self._noted, hash(place)
-        return bool(noted and noted[hashed & _FILTER_MASK] and noted[hashed >> 32 & _FILTER_MASK])
+        return self._noted is not None and bool(self._noted.passing((hash(place),)))
 
     def filed(self, frames: Sequence[HeadFrame]) -> None:
         """Forget the keys of frames that the index has now."""

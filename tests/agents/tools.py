@@ -315,6 +315,17 @@ _CONTINUE = {
         }
     ],
 }
+
+
+def _kimi(provider: str) -> str:
+    """Return the settings of Kimi Code or kimi-cli, with a provider of this type."""
+    return (
+        'default_model = "m"\ntelemetry = false\n'
+        f'[providers.mine]\ntype = "{provider}"\nbase_url = "{{address}}/v1"\napi_key = "x"\n'
+        '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
+    )
+
+
 _QWEN = ("--auth-type", "openai", "--approval-mode", "yolo")
 
 TOOLS = (
@@ -525,11 +536,7 @@ TOOLS = (
         form="kimi-code",
         exported=".kimi-code/sessions",
         shell=Call("Bash", {"command": "{command}"}),
-        files={
-            ".kimi-code/config.toml": 'default_model = "m"\ntelemetry = false\n'
-            '[providers.mine]\ntype = "openai"\nbase_url = "{address}/v1"\napi_key = "x"\n'
-            '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
-        },
+        files={".kimi-code/config.toml": _kimi("openai")},
         beside=["node@22.23.3"],
     ),
     Tool(
@@ -548,11 +555,7 @@ TOOLS = (
         form="kimi-cli",
         exported=".kimi/sessions",
         shell=Call("Shell", {"command": "{command}"}),
-        files={
-            ".kimi/config.toml": 'default_model = "m"\ntelemetry = false\n'
-            '[providers.mine]\ntype = "openai_legacy"\nbase_url = "{address}/v1"\napi_key = "x"\n'
-            '[models.m]\nprovider = "mine"\nmodel = "m"\nmax_context_size = 99999\n'
-        },
+        files={".kimi/config.toml": _kimi("openai_legacy")},
         where_used=True,
         python=12,
     ),

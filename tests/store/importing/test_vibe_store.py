@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from fusefs.text.render import FileRenderer
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
 from store.errors import UsageError
@@ -18,7 +17,6 @@ from store.formats.registry import FORMATS, format_named, lens_for
 from store.importing.importer import Importer
 from store.importing.walk import claim
 from store.store import Store
-from store.upkeep.fsck import fsck
 from tests.store.importing.tools import (
     ANSWERED,
     ASKED,
@@ -60,13 +58,6 @@ AFTER = [
     vibe_sent("assistant", text("It is mended now.")),
 ]
 LATER = [COMPACTED, vibe_said(5, "user", MORE), vibe_said(6, "assistant", "It is mended now.")]
-
-
-@pytest.fixture
-def store(memory_path: Path) -> Iterator[Store]:
-    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
-        yield store
-        assert fsck(store) == []
 
 
 @pytest.fixture
