@@ -515,7 +515,7 @@ class DeclaredExport(DeclaredDatabase):
         self._fits = [Fits(one).holds for one in said.detect]
 
     def claim(self, look: Look) -> Source | None:
-        if look.is_folder or not look.head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        if look.is_folder or not _begins_as_json(look.head):
             return super().claim(look)
         found = any(fits(look.document) for fits in self._fits)
         return Source(self.name, look.path, look.path) if found else None
@@ -556,7 +556,11 @@ class DeclaredExport(DeclaredDatabase):
 
 def _is_export(path: Path) -> bool:
     with open_regular(path) as file:
-        return file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
+        return _begins_as_json(file.read(64))
+
+
+def _begins_as_json(data: bytes) -> bool:
+    return data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
 
 
 _space = re.compile(r"[\s\0]*").match
@@ -565,7 +569,7 @@ _space = re.compile(r"[\s\0]*").match
 def _documents_in(text: str) -> list[tuple[str, str]]:
     """Return the documents of a text, each with the space before it, and at last the space behind them, alone.
 
-    None where there is anything else.
+    Nothing is returned where there is anything else.
     """
     found: list[tuple[str, str]] = []
     at = 0
