@@ -18,8 +18,8 @@ KeyPlace = tuple[int, int, int, int]
 """Where a blob lies: the key of its hash, and its place."""
 
 
-_PARTS = 16
-_KEY_BITS, _PART_BITS = 64, 4
+KEY_BITS = 64
+_PARTS, _PART_BITS = 16, 4
 
 
 class Fresh:
@@ -60,7 +60,7 @@ class Fresh:
         """Yield all rows, some at a time, which lie in the same part of the index."""
         parts: list[list[KeyPlace]] = [[] for _ in range(_PARTS)]
         for row in chain(self._rows.values(), *self._further.values()):
-            parts[row[0] >> _KEY_BITS - _PART_BITS].append(row)
+            parts[row[0] >> KEY_BITS - _PART_BITS].append(row)
         yield from filter(None, parts)
 
 

@@ -18,7 +18,7 @@ from store.errors import ConvfsError, DamageError, StoreFull
 from store.ids import Hash, hash_key, hash_keys, type_tag
 from store.index.database import DERIVED_FROM_LOGS, Database, among, put
 from store.index.frames import file_frames
-from store.index.fresh import BlobPlace, Fresh, KeyPlace, Sieve
+from store.index.fresh import KEY_BITS, BlobPlace, Fresh, KeyPlace, Sieve
 from store.paths import REMOTE
 
 
@@ -31,15 +31,23 @@ BlobKeyPlace = tuple[int, int, int]
 """Where a blob lies within one pack: the key of its hash, offset of the record, member of the group."""
 
 
+_PARTS, _PART_BITS = 256, 8
+
+
 class Places:
-    """Blobs, by the first eight bytes of their hashes, and their places."""
+    """Blobs, by the first eight bytes of their hashes, and their places.
+
+    They are sorted a part of the keys at a time: to sort very many at once would hold up every other thread.
+    """
 
     def __init__(self, places: Iterable[tuple[Hash, BlobPlace]] = ()) -> None:
         self._keys = array("q")
         self._packs = array("Q")
         self._offsets = array("Q")
         self._members = array("I")
-        self._sorted = array("q")
+        self._parts = [array("Q") for _ in range(_PARTS)]
+        """The positions of the keys that begin alike, in the order of these beginnings."""
+        self._sorted = [array("q") for _ in range(_PARTS)]
         for digest, place in places:
             self.add(digest, place)
 
@@ -50,6 +58,7 @@ class Places:
     def file(self, key: int, place: BlobPlace) -> None:
         """Add the place of a blob by its key."""
         pack, offset, member = place
+        self._parts[_part(key)].append(len(self._keys))
         self._keys.append(key)
         self._packs.append(pack)
         self._offsets.append(offset)
@@ -60,16 +69,23 @@ class Places:
 
     def __contains__(self, digest: Hash) -> bool:
         """Return whether a blob is one of them, going by the first eight bytes of its hash."""
-        if len(self._sorted) != len(self._keys):
-            self._sorted = array("q", sorted(self._keys))
         key = hash_key(digest)
-        at = bisect_left(self._sorted, key)
-        return at < len(self._sorted) and self._sorted[at] == key
+        part = _part(key)
+        found = self._sorted[part]
+        if len(found) != len(self._parts[part]):
+            found = self._sorted[part] = array("q", sorted(map(self._keys.__getitem__, self._parts[part])))
+        at = bisect_left(found, key)
+        return at < len(found) and found[at] == key
 
     def rows(self) -> Iterator[KeyPlace]:
         """Yield all of them, in the order of the keys."""
-        for at in sorted(range(len(self._keys)), key=self._keys.__getitem__):
-            yield self._keys[at], self._packs[at], self._offsets[at], self._members[at]
+        for part in self._parts:
+            for at in sorted(part, key=self._keys.__getitem__):
+                yield self._keys[at], self._packs[at], self._offsets[at], self._members[at]
+
+
+def _part(key: int) -> int:
+    return (key >> KEY_BITS - _PART_BITS) + _PARTS // 2
 
 
 _LOOKUPS_AT_ONCE = 500

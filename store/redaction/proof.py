@@ -32,8 +32,10 @@ from store.redaction.secrets import Secrets
 from store.redaction.survey import across_chunks, kept_files, keys_in
 from store.store import Store
 
-_AT_ONCE = 1 << 18
-"""The bytes of a file that are searched at a time: every other thread is held up meanwhile."""
+_AT_ONCE = 1 << 16
+"""The bytes that are searched at a time: every other thread is held up meanwhile."""
+_LEAST_REACH = 64
+"""The bytes that pieces have in common at least: as many as a name in hexadecimal."""
 _FEW = 32
 _HEADED = b"SQLite format 3\0"
 
@@ -85,6 +87,8 @@ class _Prover:
         self._secrets = secrets
         self._gone = frozenset(gone)
         self._keys = frozenset(keys)
+        self._reach = max(secrets.reach, _LEAST_REACH)
+        self._step = max(_AT_ONCE, self._reach)
         self.proof = Proof()
 
     def files(self) -> None:
@@ -176,10 +180,9 @@ class _Prover:
             head = file.read(len(_HEADED))
             file.seek(0)
             before = b""
-            reach = max(self._secrets.reach, 64)
-            while piece := file.read(max(_AT_ONCE, reach)):
+            while piece := file.read(self._step):
                 self._look(before + piece, where)
-                before = piece[-reach:]
+                before = piece[-self._reach :]
         if head == _HEADED:
             for row in _rows(path):
                 self._look(row, where)
@@ -188,10 +191,18 @@ class _Prover:
 
     def _look(self, data: bytes, where: str) -> None:
         self.proof.bytes += len(data)
-        if self._secrets.hold(data):
+        if any(map(self._secrets.hold, self._pieces(data))):
             self.proof.found.append(where)
         if self._keys and self._names(data):
             self.proof.found.append(f"{where}: the name of a blob that held a secret")
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield bytes a piece at a time, each with the end of the one before it."""
+        if len(data) <= 2 * self._step:
+            yield data
+            return
+        for start in range(0, len(data), self._step):
+            yield data[max(start - self._reach, 0) : start + self._step]
 
     def _look_within(self, data: bytes, where: str) -> None:
         try:

@@ -18,11 +18,10 @@ follows each word (``store.search.words``), 32 bits for each :data:`GROUP` of it
 import sqlite3
 import threading
 from array import array
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from msgspec import Struct
 
@@ -49,7 +48,8 @@ _MOST_BLOCKS = 1 << 16
 _WORDS_OF_A_PART = 1024
 _AT_ONCE, _MOST_AT_ONCE = 4, 16
 """How many segments of about one size are merged: of each some words are in memory meanwhile."""
-_RECENT_BYTES = 16 << 20
+_KEPT_BYTES = 24 << 20
+"""The words of segments that are kept in memory."""
 _COUNTED_BYTES = 8 << 10
 _LEVEL, _MERGED_LEVEL = 1, 6
 """Most segments are soon merged."""
@@ -129,7 +129,7 @@ class Segments:
     def __init__(self, db: Database) -> None:
         self.db = db
         self._lock = threading.Lock()
-        self._recent: OrderedDict[int, _Segment] = OrderedDict()
+        self._kept: dict[int, _Segment] = {}
         self._held = 0
         self._merging: Iterator[None] | None = None
 
@@ -162,8 +162,7 @@ class Segments:
                 return None
             number = row[0]
             with self._lock:
-                if (segment := self._recent.get(number)) is not None:
-                    self._recent.move_to_end(number)
+                if (segment := self._kept.get(number)) is not None:
                     return segment
             whole = self.db.one("SELECT * FROM segments WHERE id = ?", (number,))
             if whole is not None:
@@ -173,12 +172,18 @@ class Segments:
         number, first, span, data = self.db.checked("segments", tuple(row))
         segment = _Segment(number, first, span, zstd.decompress(data, _LARGEST), {0: 0})
         with self._lock:
-            if number not in self._recent:
+            if number not in self._kept:
                 self._held += len(segment.words)
-            self._recent[number] = segment
-            while self._held > _RECENT_BYTES and len(self._recent) > 1:
-                self._held -= len(self._recent.popitem(last=False)[1].words)
+            self._kept[number] = segment
+            while self._held > _KEPT_BYTES and len(self._kept) > 1:
+                # the one that a search comes to last: the longest unused is the one that the next search begins with
+                self._forget(min(self._kept.values(), key=attrgetter("first")).id)
         return segment
+
+    def _forget(self, number: int) -> None:
+        """Let go of a segment that may be kept; the lock is held."""
+        if (segment := self._kept.pop(number, None)) is not None:
+            self._held -= len(segment.words)
 
     def _meeting(self, segment: _Segment, need: Every) -> set[int]:
         """Return which blocks of a segment may meet a need that is not vacuous, counted from its first."""
@@ -270,6 +275,9 @@ class Segments:
                 sql.execute("DELETE FROM segments WHERE id = ?", (number,))
                 sql.execute("DELETE FROM parts WHERE segment = ?", (number,))
             self.add(sql, first, merged.end(some[-1][1] + some[-1][2] - first))
+        with self._lock:
+            for number, _first, _span in some:
+                self._forget(number)
 
     def _stream(self, segment: int, place: int) -> Iterator[_Placed]:
         row = self.db.one("SELECT * FROM segments WHERE id = ?", (segment,))

@@ -1,8 +1,11 @@
 """A secret that is everywhere in a store, and then nowhere; everything else is as it was."""
 
+import random
 import re
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from fusefs.text.render import FileRenderer
 from store.artifacts.names import kept_outputs
 from store.commit.request import Request
+from store.content import zstd
 from store.disk.turn_format import REDACTED, Encoding
 from store.errors import ConvfsError
 from store.events.conversation import ARTIFACTS
@@ -81,6 +85,18 @@ def test_it_is_everywhere_before(root: Path) -> None:
         found = prove(store, SECRETS, ()).found
     for where in ("index.db", "heads.log, seq", "heads.log", ".pack, offset", ".notes.swp", "1-1", "growing", "link"):
         assert any(where in place for place in found), where
+
+
+@pytest.mark.parametrize("before", [65_536 - 8, 65_536, 2 * 65_536 - 1, 200_000])
+def test_the_proof_looks_into_what_is_long_wherever_a_secret_stands(memory_path: Path, before: int) -> None:
+    noise = random.Random(before).randbytes(300_000).hex().encode()
+    text = noise[:before] + b"tr0ub4dor&3" + noise[:150_000]
+    with opened(memory_path / "store") as store:
+        (store.root / "file").write_bytes(text)
+        with closing(sqlite3.connect(store.root / "beside.db")) as database, database:
+            database.execute("CREATE TABLE kept (value BLOB)")
+            database.execute("INSERT INTO kept VALUES (?)", (zstd.compress(text),))
+        assert sorted(prove(store, SECRETS, ()).found) == ["beside.db", "file"]
 
 
 @pytest.mark.parametrize("sealed", [False, True])

@@ -117,9 +117,7 @@ def test_a_word_in_one_block_spares_looking_up_the_shorter_ones(
     assert looked_up != [0]
 
 
-def test_of_very_many_segments_a_few_are_merged_at_a_time(
-    segments: Segments, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_very_many_segments_a_few_are_merged_at_a_time(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: dict[int, str] = {}
     for number in range(100):
         add(segments, texts, RANK + number, [f"all of them, but word{number}"])
@@ -144,6 +142,29 @@ def test_what_is_merged_while_somebody_reads_is_told_once(segments: Segments) ->
         pass
     seen += found
     assert seen == [RANK + 2 * number for number in reversed(range(40))]
+
+
+def test_of_more_segments_than_are_kept_those_that_a_search_reads_last_are_read_anew(
+    segments: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: dict[int, str] = {}
+    for number in range(40):
+        add(segments, texts, RANK + number, [f"all of them, but word{number:02}"])
+    monkeypatch.setattr(
+        "store.search.segments._KEPT_BYTES", 10 * len(joined([b"all", b"but", b"of", b"them", b"word00"]))
+    )
+    read: list[int] = []
+    reading = segments._read
+    monkeypatch.setattr(segments, "_read", lambda row: read.append(row[1] - RANK) or reading(row))
+    for _search in range(3):
+        read.clear()
+        assert list(segments.blocks(literal("of them"), RANK, 2 * RANK)) == sorted(texts, reverse=True)
+    assert read == [*reversed(range(30))]
+    while segments.merge():
+        pass
+    assert list(segments.blocks(literal("word39"), RANK, 2 * RANK)) == [RANK + 39]
+    assert segments._held == sum(len(segment.words) for segment in segments._kept.values())
+    assert len(segments._kept) <= len(segments.db.query("SELECT id FROM segments"))
 
 
 def test_a_rare_piece_of_a_word_and_what_is_damaged(segments: Segments) -> None:
