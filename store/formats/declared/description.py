@@ -38,7 +38,7 @@ class Call(Struct, frozen=True, forbid_unknown_fields=True):
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
     """A result. ``failed`` is the place of what is true if the call failed, ``worked`` of what is false then.
 
-    Where a word stands there instead, it is that of a status.
+    Where a word stands there instead, it is that of a status. ``id`` may be ``*``, as a call's name may.
     """
 
     id: str = ""

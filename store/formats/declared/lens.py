@@ -363,17 +363,19 @@ def _result(said: Result) -> Adder:
     identifier, told, contents = place(said.id), place(said.failed or said.worked), places(said.content)
     read_id, read_told, read_tool = map(reader, (identifier, told, place(said.tool)))
     reads = [(at, None if any(str(step).endswith(SEVERAL) for step in at) else reader(at)) for at in contents]
-    is_failing = bool(said.failed)
+    is_failing, is_keyed = bool(said.failed), said.id == _KEY
 
     def add(value: object, path: ValuePath, into: Gathered) -> None:
-        if of := _call_named(as_text(read_id(value)), into):
+        call = str(path[-1]) if is_keyed and path else as_text(read_id(value))
+        if of := _call_named(call, into):
             # beside its call, it is named as what that brought
             label = "output" if of == 1 else f"call{of}.output"
         else:
-            label = into.result({"id": read_id(value)}, (), "id")
+            # the ids beside calls are theirs
+            label = into.result({"id": "" if into.calls else call}, (), "id")
             of = into.results
         number = f"_{of}" if of > 1 else ""
-        if not into.calls and f"id{number}" in into.places:
+        if not into.calls and into.places.pop(f"id{number}", None) is not None and not is_keyed:
             into.places[f"id{number}"] = path + identifier
         if told:
             found = read_told(value)

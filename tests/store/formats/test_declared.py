@@ -428,6 +428,23 @@ def test_results_of_several_calls_in_a_record_are_told_apart() -> None:
     ]
 
 
+def test_results_in_vs_code_are_found_by_the_ids_that_they_stand_under() -> None:
+    """In any order; one whose call is not there is nobody's."""
+    calls = [{"name": "read_file", "arguments": f'{{"filePath":"/{name}"}}', "id": f"c{name}"} for name in "abc"]
+    brought = {f"c{name}": {"content": [{"value": f"of {name}"}]} for name in "xca"}
+    record = {"metadata": {"toolCallRounds": [{"toolCalls": calls}], "toolCallResults": brought}}
+    lens = lens_for("vscode-chat.record.v1")
+    event = lens.view(json.dumps(record).encode(), Nothing())
+    steps = {step.id: step.text for step in steps_of(1, event) if step.kind is Kind.TOOL_RESULT}
+    assert steps["ca"] == "of a"
+    assert steps["cc"] == "of c"
+    assert [step.id for step in steps_of(1, event) if step.kind is Kind.TOOL_CALL] == ["ca", "cb", "cc"]
+    assert "of x" in "".join(block.text or "" for block in event.blocks)
+    change = BlockEdit(next(block.path for block in event.blocks if block.text == "of a"), "Changed.")
+    edited = json.loads(lens.edit(json.dumps(record).encode(), EventEdit((change,)), Nothing()))
+    assert edited["metadata"]["toolCallResults"]["ca"] == {"content": [{"value": "Changed."}]}
+
+
 def test_views_of_one_value_follow_each_other_and_one_stands_in_for_all() -> None:
     page = """
 name = "chat-lines"

@@ -585,8 +585,8 @@ CASES: dict[str, Case] = {
         [
             ("arguments", ""),
             ("call2.arguments", ""),
-            ("", "def login():"),
-            ("result2", "Nothing found"),
+            ("output", "def login():"),
+            ("call2.output", "Nothing found"),
         ],
     ),
     "an answer of VS Code that failed": (
