@@ -58,7 +58,7 @@ class Usage(Struct, frozen=True, gc=False):
 
     ``answer`` identifies repetitions of it: on another line of the same message, in a copy of the session ("": it has
     no id). ``cost`` is in US dollars, None if the session does not record it. ``time_ms`` is 0 for the time of the
-    record.
+    record. ``credits`` are a unit of the tool's maker, whose price is nowhere told.
     """
 
     answer: str
@@ -66,6 +66,7 @@ class Usage(Struct, frozen=True, gc=False):
     tokens: Tokens
     cost: float | None = None
     time_ms: int = 0
+    credits: float | None = None
 
 
 MOST, MOST_DOLLARS = 1 << 48, 1 << 30
@@ -76,8 +77,8 @@ USAGE = "usage"
 
 
 def as_metadata(usage: Usage) -> dict[str, object]:
-    """Return the metadata that tells of usage: the model, its tokens, and the cost in US dollars, as far as known."""
-    told = {"model": usage.model, **structs.asdict(usage.tokens)}
+    """Return the metadata that tells of usage: the model, its tokens, credits, and the cost in US dollars, if known."""
+    told = {"model": usage.model, **structs.asdict(usage.tokens), "credits": usage.credits}
     return {name: value for name, value in told.items() if value} | ({} if usage.cost is None else {"cost": usage.cost})
 
 

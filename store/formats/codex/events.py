@@ -8,6 +8,8 @@ these are as well. A tool's event has the id of its call.
 from collections.abc import Iterator
 from functools import partial
 
+from msgspec import structs
+
 from store.events.event import Block, Compaction, Kind, ValuePath
 from store.formats.codex.items import ITEMS, SAID, USER, CodexContent, ItemView, alone
 from store.formats.core.blocks import argument_blocks
@@ -79,6 +81,8 @@ _QUIET = frozenset((*_OF_TURNS, *_OF_THREADS, *_OF_STARTING, *_OF_ITEMS, *_OF_WO
 
 _WHOSE = frozenset(("call_id", "callId", "thread_id", "threadId", "turn_id", "turnId", "type"))
 _OF_EVERY_END = frozenset(("completed_at", "duration_ms", "last_agent_message", "started_at", "time_to_first_token_ms"))
+_OF_SCRIPTS = "exec-"
+"""The ids of calls that the scripts of a model make begin so."""
 OUTPUTS = ("aggregated_output", "stdout", "formatted_output")
 """The members that may hold the output of a command, all of it first."""
 
@@ -192,7 +196,20 @@ def _repeated(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     if told == SAID:
         return Shown(Kind.RECORD, tool=told)
     note = _note(value, base, before)
-    return Shown(note.kind, note.blocks, told, note.header, ((ITEMS, told),))
+    return structs.replace(note, tool=told, defines=((ITEMS, told),))
+
+
+def _generated(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View an image that was made: an item of its own follows, but not where a script of the model made it."""
+    into = CodexContent(base=base)
+    if prompt := as_text(value.get("revised_prompt")):
+        into.add(prompt, (*base, "revised_prompt"), "prompt")
+    into.encoded_image(as_text(value.get("result")), "image/png", (*base, "result"))
+    is_script = as_text(value.get("call_id")).startswith(_OF_SCRIPTS)
+    shown = _note(value, base, before) if is_script else _repeated(value, base, before)
+    if not into.resources or shown.kind is Kind.RECORD:
+        return shown
+    return structs.replace(shown, blocks=tuple(into.blocks), resources=tuple(into.resources))
 
 
 def _review(value: JsonObject, base: ValuePath, before: Before) -> Shown:
@@ -233,7 +250,7 @@ _VIEWS: dict[str, ItemView] = {
     "agent_reasoning_raw_content": partial(_unless_items, Kind.REASONING, "text"),
     "entered_review_mode": _review,
     "exited_review_mode": _repeated,
-    "image_generation_end": _repeated,
+    "image_generation_end": _generated,
     "item_completed": _completed,
     "task_complete": _finished,
     "turn_complete": _finished,

@@ -34,9 +34,9 @@ from store.formats.core.lens import (
     as_it_is,
     at_fault,
 )
-from store.formats.core.media import as_data_url
+from store.formats.core.media import as_data_url, from_numbers
 from store.formats.core.removal import Tree, without_calls
-from store.formats.core.splices import encoded, put, spell, spell_base64, with_members
+from store.formats.core.splices import encoded, is_spaced, put, spell, spell_base64, with_members
 from store.formats.core.times import FIRST_MILLISECONDS, milliseconds, time_of
 
 _has_zone = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$").search
@@ -206,7 +206,13 @@ class Lens(Holder):
         return {}
 
     def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
-        """Return ``payload`` with ``content`` in the place of a value, other than a string, that names content."""
+        """Return ``payload`` with ``content`` in the place of a value, other than a string, that names content.
+
+        Here, that is a list of the numbers of its bytes.
+        """
+        if isinstance(content, bytes) and from_numbers(value_at(object_in(payload), path)) is not None:
+            comma = b", " if is_spaced(payload) else b","
+            return put(payload, path, b"[%b]" % comma.join(b"%d" % one for one in content))
         raise UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
 
     def calls(self, record: JsonObject) -> Iterator[CallLink]:

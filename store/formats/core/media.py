@@ -76,6 +76,14 @@ def from_base64(text: str) -> bytes | None:
         return None
 
 
+def from_numbers(value: object) -> bytes | None:
+    """Return the bytes that a list of numbers stands for, None if it is none."""
+    try:
+        return bytes(value) if isinstance(value, list) and value else None
+    except (TypeError, ValueError):
+        return None
+
+
 _LAST_OF_TWO = frozenset("AQgw")
 _LAST_OF_THREE = frozenset("AEIMQUYcgkosw048")
 

@@ -77,6 +77,7 @@ class Spent(Struct, frozen=True, forbid_unknown_fields=True):
     cache_write: str | list[str] = ""
     reasoning: str | list[str] = ""
     cost: str | list[str] = ""
+    credits: str | list[str] = ""
     within: bool = False
 
 
@@ -350,7 +351,7 @@ SEVERAL = ("[]", "{}")
 def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
     """Yield the value at a path, or several, with where each stands below ``at``.
 
-    A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the element of a
+    A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the elements of a
     list whose ``id`` is this, ``=NAME`` to the key of the member that is.
     """
     if not path:
@@ -367,7 +368,7 @@ def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[
     elif not equals:
         found = ((step, value_at(value, (step,))),)
     elif key:
-        found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted][:1]
+        found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted]
     else:
         found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
     for where, one in found:

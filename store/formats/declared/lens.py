@@ -442,8 +442,10 @@ def usage_of(spent: Spent, values: Callable[[str], Iterable[object]], answer: st
     for one in next(filter(None, held), ()):
         tokens = combined(tokens, one)
     cost = summed(spent.cost, MOST_DOLLARS)
+    credit = summed(spent.credits, MOST_DOLLARS)
     models = (as_text(one) for where in listed(spent.model) for one in values(where))
-    return Usage(answer, next(filter(None, models), ""), tokens, cost) if tokens.total or cost else None
+    model = next(filter(None, models), "")
+    return Usage(answer, model, tokens, cost, credits=credit) if tokens.total or cost or credit else None
 
 
 def _last_key(spelled: str) -> bytes:

@@ -157,6 +157,26 @@ def test_images_are_resources() -> None:
     assert [resource.content for resource in made.resources] == [PNG]
 
 
+def test_an_image_that_only_an_event_has_is_shown() -> None:
+    """Where a script of the model made it, no item follows; where the model did, one does, and says the same."""
+    made = {"status": "completed", "revised_prompt": "A cat", "result": URL.partition(",")[2]}
+    alone = see(event("image_generation_end", call_id="ig_1", **made))
+    [*_first, by_script, by_model, shown] = see_all(
+        meta(),
+        message("user", "Draw a cat"),
+        event("image_generation_end", call_id="exec-1", saved_path="/home/ada/cat.png", **made),
+        event("image_generation_end", call_id="ig_1", **made),
+        item("image_generation_call", id="ig_1", **made),
+    )
+    for seen in (alone, by_script):
+        assert (seen.kind, texts(seen)[0]) == (Kind.NOTE, ("prompt", "A cat"))
+        assert [(block.type, block.data) for block in seen.blocks[1:]] == [("image", PNG)]
+        assert [resource.content for resource in seen.resources] == [PNG]
+    assert (by_model.kind, shown.kind) == (Kind.RECORD, Kind.TOOL_CALL)
+    failed = see(event("image_generation_end", call_id="exec-1", status="failed", result=""))
+    assert (failed.kind, failed.resources) == (Kind.NOTE, ())
+
+
 def test_what_an_item_and_an_event_say_is_shown_as_the_item() -> None:
     seen = see_all(
         meta(),

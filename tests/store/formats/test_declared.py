@@ -1,5 +1,6 @@
 """Formats that are a page of TOML: the page, what it makes of records, and the files of each tool."""
 
+import base64
 import json
 import re
 import sqlite3
@@ -426,6 +427,30 @@ def test_results_of_several_calls_in_a_record_are_told_apart() -> None:
         (Kind.TOOL_RESULT, "t0", "of a"),
         (Kind.TOOL_RESULT, "t1", "of b"),
     ]
+
+
+@pytest.mark.parametrize("source", [[*b"\x89PNG"], base64.b64encode(b"\x89PNG").decode()])
+@pytest.mark.parametrize("key", ["data", "Bytes", None])
+def test_images_of_kiro(source: object, key: str | None) -> None:
+    """In a request and in a result, and in its database."""
+    image = {"format": "Jpg", "source": {"kind": "bytes", key: source} if key else source}
+    part = {"kind": "image", "data": image}
+    result = {"kind": "toolResult", "data": {"toolUseId": "c1", "status": "success", "content": [part]}}
+    asked = {"user": {"content": {"Prompt": {"prompt": "Why?"}}, "images": [image]}}
+    records: list[tuple[str, object]] = [
+        ("kiro", {"version": "v1", "kind": "Prompt", "data": {"content": [{"kind": "text", "data": "Why?"}, part]}}),
+        ("kiro", {"version": "v1", "kind": "ToolResults", "data": {"content": [result]}}),
+        ("kiro-db", {"table": "conversations_v2", "key": {"key": "/p"}, "json": {"value": asked}}),
+    ]
+    for name, record in records:
+        lens = lens_for(f"{name}.record.v1")
+        said = json.dumps(record).encode()
+        event = lens.view(said, Nothing())
+        [resource] = event.resources
+        assert (event.blocks[-1].type, resource.mime, resource.content) == ("image", "image/jpeg", b"\x89PNG")
+        edited = lens.edit_resource(said, 0, b"\xff\0", Nothing())
+        [now] = lens.view(edited, Nothing()).resources
+        assert (now.content, len(json.loads(edited))) == (b"\xff\0", len(json.loads(said)))
 
 
 def test_results_in_vs_code_are_found_by_the_ids_that_they_stand_under() -> None:

@@ -185,6 +185,52 @@ def test_a_sum_that_grows_is_counted_again(tmp_path: Path, store: Store) -> None
     assert report_of(store).total.answers == 1
 
 
+METERED = [{"unit": "credit", "value": 0.25}, {"unit": "request", "value": 1}, {"unit": "credit", "value": 0.5}]
+SPOKEN = {"timestamp": "2026-08-01T11:00:05Z", "payload": {"type": "user", "content": "Why?"}}
+SUMMED = {"type": "usage_summary", "promptTurnSummaries": [{"unit": "credit", "usage": 0.375}]}
+CREDITS: dict[str, tuple[Files, float]] = {
+    "its command line": (
+        {
+            ".kiro/sessions/cli/k1.jsonl": [
+                {"version": "v1", "kind": "Prompt", "data": {"content": [{"kind": "text", "data": "Why?"}]}}
+            ],
+            ".kiro/sessions/cli/k1.json": {
+                "session_state": {
+                    "conversation_metadata": {
+                        "user_turn_metadatas": [{"metering_usage": METERED}, {"metering_usage": METERED}]
+                    }
+                }
+            },
+        },
+        1.5,
+    ),
+    "its newer sessions": (
+        {
+            ".kiro/sessions/shop/sess_1/messages.jsonl": [
+                SPOKEN,
+                SPOKEN | {"payload": SUMMED},
+                SPOKEN | {"payload": SUMMED},
+            ],
+            ".kiro/sessions/shop/sess_1/session.json": {"id": "sess_1", "modelId": "auto"},
+        },
+        0.75,
+    ),
+}
+
+
+@pytest.mark.parametrize("program", CREDITS)
+def test_credits_of_kiro_are_told_and_cost_nothing(tmp_path: Path, store: Store, program: str) -> None:
+    files, credited = CREDITS[program]
+    write(tmp_path, files)
+    assert Importer(store).run([tmp_path]).errors == []
+    [conversation] = store.library.conversations()
+    usage = conversation.metadata["usage"]
+    assert isinstance(usage, dict)
+    assert usage["credits"] == credited
+    assert "cost" not in usage
+    assert spent(store) == (0, 0, 0, 0, 0)
+
+
 def test_running_sums_of_copilot_count_once_with_what_its_answers_tell(tmp_path: Path, store: Store) -> None:
     """Its answers tell their output, the ends of its runs the input of all of them so far."""
 
