@@ -143,7 +143,7 @@ class Sent:
         self.prompt = dialogue.prompt
         self.ledger = Ledger(rules)
         self.saved = ReferencesSaved()
-        self.files = FilesRead(dialogue.cwd)
+        self.files = FilesRead(dialogue.cwd, dialogue.roots)
         self._dialogue = dialogue
         self._left = Left(dialogue, last)
         self._is_sent = is_sent

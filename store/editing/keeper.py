@@ -31,6 +31,7 @@ _FORKED = (
     "labels",
     "format",
     "cwd",
+    "roots",
     "main",
     "envelope",
     "envelope_blob",

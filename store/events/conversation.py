@@ -133,6 +133,12 @@ def cwd_of(metadata: Mapping[str, object]) -> str:
     return cwd if isinstance(cwd, str) else ""
 
 
+def roots_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the folders by whose names the paths of a conversation's tools begin; none where they begin otherwise."""
+    roots = metadata.get("roots")
+    return tuple(roots.replace("\\", "/").splitlines()) if isinstance(roots, str) else ()
+
+
 class EventRow(Struct, frozen=True, gc=False):
     """A row of the index: one record of a conversation, described without its payload.
 

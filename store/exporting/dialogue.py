@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from store.conversations.library import Library
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow, cwd_of
+from store.events.conversation import Conversation, EventRow, cwd_of, roots_of
 from store.events.event import Block, Compaction, Event, Kind
 from store.exporting.steps import OF_THE_MODEL, CallIds, Requests, Spoken, Step, spoken_by, steps_of
 
@@ -163,7 +163,7 @@ class Dialogue:
     def __init__(self, library: Library, conversation: Conversation, losses: Losses) -> None:
         self._viewer = library.viewer
         self._losses = losses
-        self.cwd = cwd_of(conversation.metadata)
+        self.cwd, self.roots = cwd_of(conversation.metadata), roots_of(conversation.metadata)
         self._rows = library.records.rows(conversation.head) if conversation.head else ()
         self._inner: set[int] = set()
         self._ids: dict[_Place, str] = {}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from store.events.event import Block, Resource
 from store.exporting.steps import Step
@@ -145,8 +145,10 @@ _NEW = (
     "after",
     "ReplacementContent",
 )
-_EDITS = ("edits", "edit", "patterns", "replacements", "changes", "strReplace", "ReplacementChunks")
+_EDITS = ("edits", "edit", "patterns", "replacements", "changes", "strReplace", "ReplacementChunks", "operations")
 _LISTED = ("commands", "files", "operations")
+_INEXACT = ("replace_using_regex", "use_regex", "ignore_case")
+_FLAGGED = (True, "true")
 _PATCH = ("input", "patch", "patchText", "diff")
 _FOLDER = ("workdir", "cwd", "Cwd", "working_dir", "working_directory", "cd")
 
@@ -163,7 +165,8 @@ _WRITERS = frozenset((
 _EDITORS = frozenset((
     "applydiff", "copilotmultireplacestring", "copilotreplacestring", "edit", "editfile", "editor", "fsmodifyfile",
     "multiedit", "multireplacefilecontent", "multireplacestringinfile", "patch", "replace", "replacefilecontent",
-    "replaceinfile", "replacestringinfile", "searchreplace", "singlefindandreplace", "strreplace", "strreplacefile",
+    "replaceinfile", "replacestringinfile", "searchandreplace", "searchreplace", "singlefindandreplace", "strreplace",
+    "strreplacefile",
 ))
 _INSERTERS = frozenset(("fsappend", "insertcontent", "insertedittext"))
 _PLANNERS = frozenset(("settodolist", "todolist", "todowrite", "updateplan", "updatetodos", "writetodos"))
@@ -194,9 +197,31 @@ _WHOLE = ("write", "create", "overwrite")
 _DOCUMENTS = frozenset(("total_lines", "absolutePath"))
 
 
-def actions_of(call: Step, result: Step, cwd: str = "") -> list[Action]:
-    """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``."""
-    if result.failed:
+def actions_of(call: Step, result: Step, cwd: str = "", roots: Sequence[str] = ()) -> list[Action]:
+    """Return the actions of a call on files, none if it failed; relative paths are taken from ``cwd``.
+
+    Where there are ``roots``, they begin with the name of one of these folders.
+    """
+    if not roots:
+        return _actions(call, result, cwd)
+    return [_rooted(action, roots) for action in _actions(call, result, "")]
+
+
+def _rooted(action: Action, roots: Sequence[str]) -> Action:
+    if isinstance(action, Move):
+        return Move(_below_root(action.path, roots), _below_root(action.to, roots))
+    return structs.replace(action, path=_below_root(action.path, roots))
+
+
+def _below_root(path: str, roots: Sequence[str]) -> str:
+    name, _slash, rest = path.partition("/")
+    root = next((root for root in roots if PurePosixPath(root).name == name), "")
+    # tools also take paths from the only folder
+    return absolute(rest, root) if root else absolute(path, roots[0] if len(roots) == 1 else "")
+
+
+def _actions(call: Step, result: Step, cwd: str) -> list[Action]:
+    if result.failed or _undone(result.text):
         return []
     given, named = _call(call)
     folder = absolute(_first(given, _FOLDER) or "", cwd) or cwd
@@ -265,6 +290,8 @@ def _call(call: Step) -> tuple[Mapping[str, object], str]:
     elif any(isinstance(value, str) and value[:1] == value[-1:] == '"' for value in given.values()):
         # Antigravity's are JSON in a text each
         given = {name: _unwrapped(value) for name, value in given.items()}
+    if isinstance(tagged := given.get("args"), str) and _FILE_TAG in tagged:
+        given = {**given, "files": list(_tagged(tagged))}
     for name in _LISTED:
         # of several, it is not known what the result says of each
         if isinstance(listed := given.get(name), list) and len(listed) == 1:
@@ -275,6 +302,16 @@ def _call(call: Step) -> tuple[Mapping[str, object], str]:
         if asked or named not in _WRITERS | _EDITORS:
             named = _OF_MANY.get(asked, "")
     return given, named
+
+
+def _tagged(text: str) -> Iterator[dict[str, object]]:
+    """Yield the files of arguments that are XML, as Roo's are: with paths, lines and differences, as they stand."""
+    for held in text.split(_FILE_TAG)[1:]:
+        members = {found[1]: found[2] for found in _element(held)}
+        diff = "\n".join(found[2] for found in _element(members.get("diff", "")) if found[1] == "content")
+        first, _hyphen, last = members.get("line_range", "").strip().partition("-")
+        lines = {"start_line": int(first), "end_line": int(last)} if first.isdecimal() and last.isdecimal() else {}
+        yield {"path": members.get("path", "").strip(), "diff": diff or members.get("diff", ""), **lines}
 
 
 def _known_as(tool: str) -> str:
@@ -309,6 +346,8 @@ def _changes(given: Mapping[str, object], named: str, folder: str) -> list[Write
         return [Write(path, text)] if path and text is not None else []
     if named in _DELETERS and path:
         return [Delete(path)]
+    if named == "searchandreplace" and not given.keys() & {"operations", *_FIRST, *_LAST}:
+        given = {**given, "replace_all": True}
     found: list[Write | Edit | Move | Delete] = list(_edits(given, folder)) if named in _EDITORS else []
     if not found and named in _PATCHERS:
         found = list(_patched(_first(given, _PATCH) or "", folder))
@@ -517,8 +556,14 @@ def _unnumbered(text: str, *, framed: bool = False) -> tuple[str, int, int] | No
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
+_FILE_TAG = "<file>"
+_element = re.compile(r"<(path|diff|content|line_range)>(.*?)</\1>", re.DOTALL).finditer
+_undone = re.compile(
+    r"No changes needed|Changes were rejected|Changes to [^\n]+ were not approved|The user denied this operation"
+).match
+"""The beginnings of what Cline and Roo say of calls of which nothing is done."""
 _conflicts = re.compile(
-    r"^(?:<{5,}|-{5,}) ?SEARCH>?[^\n]*\n(?::start_line:[^\n]*\n)?(?:-{5,}\n)?(.*?)\n?"
+    r"^(?:<{5,}|-{5,}) ?SEARCH>?[^\n]*\n(?::start_line:[^\n]*\n)?(?::end_line:[^\n]*\n)?(?:-{5,}\n)?(.*?)\n?"
     r"^={5,}\n(.*?)\n?^(?:>{5,}|\+{5,}) ?REPLACE",
     re.DOTALL | re.MULTILINE,
 ).finditer
@@ -527,16 +572,23 @@ _conflicts = re.compile(
 
 def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Write | Edit]:
     """Yield the replacements of texts by others: one, or a list of them that may name a file each."""
+    files = given.get(_LISTED[1])
+    if isinstance(files, list) and len(files) > 1:
+        for file in files:
+            yield from _edits(as_object(file), cwd)
+        return
     whole = _path(given, cwd)
     changes: dict[str, list[Change]] = {}
     listed = next((given[name] for name in _EDITS if name in given), None)
-    if given.get("replace_using_regex") is True:
-        return
+    if isinstance(listed, str):
+        listed = _unwrapped(listed)
+    if isinstance(given.get("diff"), list):
+        listed = given["diff"]
     blocks = _first(given, ("diff", "content")) if listed is None and _first(given, _OLD) is None else None
     if blocks is not None:
         listed = [{"old": found[1], "new": found[2]} for found in _conflicts(blocks)]
     for one in listed if isinstance(listed, list) else [listed if is_object(listed) else given]:
-        if not is_object(one):
+        if not is_object(one) or any(held.get(name) in _FLAGGED for held in (given, one) for name in _INEXACT):
             return
         old, new = _first(one, _OLD), _first(one, _NEW)
         if old is None or new is None:

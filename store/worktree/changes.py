@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from store.compare import NOTHING, unified
 from store.conversations.library import Library
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow, cwd_of
+from store.events.conversation import Conversation, EventRow
 from store.events.event import Event
 from store.worktree.worktree import Changed, Seen, Worktree
 
@@ -47,7 +47,7 @@ def file_changes(library: Library, conversation: Conversation) -> Iterator[FileC
 
 def replayed(library: Library, conversation: Conversation) -> Iterator[tuple[EventRow, Event, list[Seen | Changed]]]:
     """Yield the events of a conversation, each with what it read and changed; not those that cannot be read."""
-    tree = Worktree(cwd_of(conversation.metadata))
+    tree = Worktree(conversation.metadata)
     rows = library.records.rows(conversation.head) if conversation.head else ()
     for row, event in library.viewer.events(rows):
         if not isinstance(event, ConvfsError):

@@ -11,7 +11,7 @@ import logging
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from store import paths
 from store.conversations import branch
 from store.conversations.library import Library
 from store.errors import Away, ConvfsError, DamageError, StoreFailed, UsageError
-from store.events.conversation import EventRow, ResourceRow, cwd_of
+from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
 from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
@@ -45,7 +45,7 @@ CREATE INDEX files_by_hash ON files (hash);
 """
 
 _SCHEMA = Schema(2, PROGRESS + TABLES)
-_VERSION = 3
+_VERSION = 4
 """Raised whenever other files follow from the same events; then all are looked for again."""
 
 _LAST = "\U0010ffff"
@@ -81,13 +81,13 @@ class _State(NamedTuple):
 class _Replay:
     """The worktree of one conversation as it was after ``records`` events, when ``tip`` was its head."""
 
-    def __init__(self, cwd: str) -> None:
+    def __init__(self, metadata: Mapping[str, object]) -> None:
         self.tip = 0
         self.records = 0
         self.rows: list[FileRow] = []
         self.filed = (0, 0)
         """The head up to which files were filed, and how many these were."""
-        self._tree = Worktree(cwd)
+        self._tree = Worktree(metadata)
         self._whole: dict[str, Hash] = {}
 
     def take(self, row: EventRow, event: Event, own: Sequence[ResourceRow]) -> Iterator[tuple[Hash, bytes]]:
@@ -237,7 +237,7 @@ class KnownFiles(PerConversation):
             return data
         events = self.library.records.rows(head)
         some = [events[number - 1] for number in sorted(numbers)]
-        return dict(self._take(_Replay(self._cwd(context)), some)).get(Hash(row.hash))
+        return dict(self._take(_Replay(self._metadata(context)), some)).get(Hash(row.hash))
 
     def forget(self) -> None:
         """Forget what is remembered: contents have changed."""
@@ -259,9 +259,9 @@ class KnownFiles(PerConversation):
         _context, number, seq, turn, uri, size, time_ms, digest, asked, since = self.db.checked("files", row)
         return FileRow(turn, number, seq, uri, _mime(uri), size, time_ms, digest, asked, since)
 
-    def _cwd(self, context: int) -> str:
+    def _metadata(self, context: int) -> Mapping[str, object]:
         entry = self.library.catalogue.by_id(context)
-        return cwd_of(entry.metadata) if entry else ""
+        return entry.metadata if entry else {}
 
     def _took_over(self, context: int, head: int) -> bool:
         """Take what is known over from the head before, where records changed that tell nothing of files."""
@@ -305,7 +305,7 @@ class KnownFiles(PerConversation):
         """Return the replay of a conversation up to ``head``; or, once it is ``until``, some of the way there."""
         replay = self._replays.pop(context, None)
         if replay is None or not self.library.turns.goes_on(replay.tip, head):
-            replay = _Replay(self._cwd(context))
+            replay = _Replay(self._metadata(context))
         rows = self.library.records.rows(head)
         while replay.records < len(rows) and time.monotonic() < until:
             if self._ending:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from store.events.conversation import cwd_of, roots_of
 from store.events.event import Event, Kind
 from store.exporting.steps import CallIds, Step, steps_of
 from store.formats.core.json_view import as_object
@@ -49,10 +50,10 @@ class Changed(Struct, frozen=True):
 
 
 class Worktree:
-    """Follows a conversation's calls; :meth:`take` is given its events in order."""
+    """Follows the calls of a conversation with such metadata; :meth:`take` is given its events in order."""
 
-    def __init__(self, cwd: str = "") -> None:
-        self._cwd = cwd
+    def __init__(self, metadata: Mapping[str, object]) -> None:
+        self._cwd, self._roots = cwd_of(metadata), roots_of(metadata)
         self._ids = CallIds()
         self._calls: dict[str, Step] = {}
         self._files: dict[str, KnownText] = {}
@@ -92,7 +93,7 @@ class Worktree:
             yield from self._act(number, call.number, written)
             return
         original = _original(record)
-        for action in actions_of(call, result, self._cwd):
+        for action in actions_of(call, result, self._cwd, self._roots):
             if isinstance(action, Edit) and original is not None:
                 yield from self._before(number, call.number, action.path, original)
             if isinstance(action, Edit) and _is_corrected(record):

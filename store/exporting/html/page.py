@@ -1,12 +1,12 @@
 """A conversation as one page: what people and models say is open, the work of tools is folded up."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 
 from store import visible
 from store.errors import ConvfsError
-from store.events.conversation import Conversation, EventRow
+from store.events.conversation import Conversation, EventRow, cwd_of
 from store.events.event import Block, Event, Kind, utf8
 from store.exporting.event_json import shown_events, told_events
 from store.exporting.html.cards import Card, binary, captioned, pre
@@ -42,9 +42,8 @@ def page(store: Store, conversation: Conversation, index: str) -> Iterator[bytes
 def _page(
     conversation: Conversation, requests: list[tuple[int, str]], events: Shown, index: str = ""
 ) -> Iterator[bytes]:
-    cwd = conversation.metadata.get("cwd")
     yield utf8(_opening(conversation, requests, index))
-    flow = _Flow({number for number, _text in requests}, cwd if isinstance(cwd, str) else "")
+    flow = _Flow({number for number, _text in requests}, conversation.metadata)
     for row, event in events:
         flow.add(row, event)
         yield from map(utf8, flow.ready())
@@ -112,10 +111,10 @@ def _navigation(requests: list[tuple[int, str]], index: str) -> str:
 class _Flow:
     """Events as they come, and what they are on the page, in order: a call waits for its result."""
 
-    def __init__(self, requests: set[int], cwd: str) -> None:
+    def __init__(self, requests: set[int], metadata: Mapping[str, object]) -> None:
         self._requests = {number: at for at, number in enumerate(sorted(requests), 1)}
-        self._worktree = Worktree(cwd)
-        self._cwd = cwd
+        self._worktree = Worktree(metadata)
+        self._cwd = cwd_of(metadata)
         self._ink = Ink()
         self._waiting: deque[Card | str] = deque()
 

@@ -403,6 +403,7 @@ class Sessions(Struct):
 
         directory = as_text(told(said.directory)).partition("\n")[0]
         extra = {"cwd": directory} if directory else {}
+        extra |= {"roots": roots} if said.roots and (roots := as_text(told(said.roots))) else {}
         # an export may have no id of its session, or an empty one
         key = str(told(said.id) or otherwise)
         if parent := as_text(told(said.parent)):

@@ -215,6 +215,7 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     documents: list[str] = []
     title: str | list[str] = ""
     directory: str = ""
+    roots: str = ""
     started: str | list[str] = ""
     parent: str = ""
     shown: str = ""

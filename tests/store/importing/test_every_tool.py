@@ -193,6 +193,7 @@ def test_the_file_that_was_read_is_known(imported: Store, tool: Tool) -> None:
     conversation = talk(imported)
     rows = imported.known_files.rows(conversation.id, conversation.head)
     row = next((one for one in rows if one.uri.partition("#")[0].endswith(FILE)), None)
+    assert not any(one.uri.endswith(f"/shop{FILE}") for one in rows)
     if has(tool, "files", there=row is not None):
         assert row is not None
         known = imported.known_files.content(conversation.id, conversation.head, row, rows)

@@ -813,7 +813,8 @@ def _zed() -> Tool:
     def user(number: int, words: str) -> dict[str, object]:
         return {"User": {"id": f"u{number}", "content": [{"Text": words}]}}
 
-    call = {"ToolUse": {"id": "c1", "name": "read_file", "raw_input": dump(GIVEN), "input": GIVEN}}
+    given = {"path": FILE.removeprefix("/")}
+    call = {"ToolUse": {"id": "c1", "name": "read_file", "raw_input": dump(given), "input": given}}
     result = {"tool_use_id": "c1", "tool_name": "read_file", "is_error": False, "content": {"Text": CODE}}
     talk = (
         user(1, ASKED),

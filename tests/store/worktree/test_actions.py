@@ -301,6 +301,8 @@ new
 >>>>>>> REPLACE
 """
 CHANGE = {"oldString": "old", "newString": "new"}
+TAGGED = f"<file><path>a.py</path><diff><content>\n{CONFLICT}</content><start_line>3</start_line></diff></file>"
+BOTH_LINES = CONFLICT.replace(":start_line:3\n", ":start_line:3\n:end_line:3\n")
 QUOTED = {"TargetFile": '"/w/a.py"', "TargetContent": '"old"', "ReplacementContent": '"new"'}
 
 
@@ -311,6 +313,11 @@ QUOTED = {"TargetFile": '"/w/a.py"', "TargetContent": '"old"', "ReplacementConte
         ("multi_replace_string_in_file", {"replacements": [{"filePath": "/a.py"} | CHANGE]}, "edit"),
         ("replace_in_file", {"path": "a.py", "diff": BLOCKS}, "edit"),
         ("apply_diff", {"path": "a.py", "diff": CONFLICT}, "edit"),
+        ("apply_diff", {"path": "a.py", "diff": BOTH_LINES}, "edit"),
+        ("apply_diff", {"path": "a.py", "diff": [{"search": "old", "replace": "new", "start_line": 3}]}, "edit"),
+        ("apply_diff", {"args": f"<args>\n{TAGGED}\n</args>"}, "edit"),
+        ("search_and_replace", {"path": "a.py", "operations": [{"search": "old", "replace": "new"}]}, "edit"),
+        ("search_and_replace", {"path": "a.py", "operations": '[{"search": "old", "replace": "new"}]'}, "edit"),
         ("search_replace", {"file_path": "a.py", "content": CONFLICT}, "edit"),
         ("StrReplace", {"path": "a.py", "old_string": "old", "new_string": "new"}, "edit"),
         ("fs_write", {"command": "str_replace", "path": "a.py", "old_str": "old", "new_str": "new"}, "edit"),
@@ -357,6 +364,48 @@ def test_tools_of_many_programs_change_files(tool: str, arguments: object, expec
 
 
 @pytest.mark.parametrize(
+    ("roots", "path"),
+    [
+        (("/home/ada/shop",), "/home/ada/shop/src/a.py"),
+        (("/home/ada/docs", "/srv/shop"), "/srv/shop/src/a.py"),
+        (("/home/ada/docs",), "/home/ada/docs/shop/src/a.py"),
+        (("/home/ada/docs", "/srv"), "shop/src/a.py"),
+    ],
+)
+def test_paths_that_begin_with_the_name_of_a_folder(roots: tuple[str, ...], path: str) -> None:
+    """As Zed's do. Its terminal is in such a folder, too; others are as they are."""
+    for tool, given in (
+        ("read_file", {"path": "shop/src/a.py"}),
+        ("terminal", {"command": "cat a.py", "cd": "shop/src"}),
+    ):
+        call = Step(1, 0, Kind.TOOL_CALL, tool=tool, arguments=given)
+        [found] = actions_of(call, Step(2, 0, Kind.TOOL_RESULT, (Block("text", "x\n"),)), "/elsewhere", roots)
+        assert found.path == path
+    call = Step(1, 0, Kind.TOOL_CALL, tool="read_file", arguments={"path": "/etc/hosts"})
+    [found] = actions_of(call, Step(2, 0, Kind.TOOL_RESULT, (Block("text", "x\n"),)), "", roots)
+    assert found.path == "/etc/hosts"
+
+
+def test_edits_of_roo_that_say_more_than_a_text() -> None:
+    """All places, several files, and what cannot be told without the program: patterns, and what was not done."""
+    edit = {"path": "a.py", "search": "old", "replace": "new"}
+    assert actions("search_and_replace", edit) == [Edit("/w/a.py", (Change("old", "new", every=True),))]
+    assert actions("search_and_replace", edit | {"start_line": 3}) == [Edit("/w/a.py", (Change("old", "new"),))]
+    for flag in ({"use_regex": "true"}, {"ignore_case": True}):
+        assert actions("search_and_replace", edit | flag) == []
+        assert actions("search_and_replace", {"path": "a.py", "operations": [edit | flag]}) == []
+    for said in ("Changes were rejected by the user.", "The user denied this operation.", "No changes needed for 'a'"):
+        assert actions("search_and_replace", edit, said) == []
+    two = TAGGED + TAGGED.replace("a.py", "b.py")
+    changes = (Change("old", "new"),)
+    assert actions("apply_diff", {"args": two}) == [Edit("/w/a.py", changes), Edit("/w/b.py", changes)]
+    lines = "<file><path>a.py</path><line_range>9-10</line_range></file>"
+    shown = '<files><file><path>a.py</path>\n<content lines="9-10">\n 9 | x\n10 | y\n</content>\n</file></files>'
+    [read] = actions("read_file", {"args": lines}, shown)
+    assert read == Read("/w/a.py", "x\ny", 9)
+
+
+@pytest.mark.parametrize(
     ("tool", "arguments"),
     [
         ("copilot_readFile", {"filePath": "a.py"}),
@@ -372,6 +421,7 @@ def test_tools_of_many_programs_change_files(tool: str, arguments: object, expec
         ("terminal", {"command": "cat a.py", "cd": "/w"}),
         ("exec", {"command": "cat a.py"}),
         ("readFile", {"targetFile": "a.py"}),
+        ("read_file", {"args": "<file>\n<path>a.py</path>\n</file>"}),
     ],
 )
 def test_tools_of_many_programs_read_files(tool: str, arguments: object) -> None:
