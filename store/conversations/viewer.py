@@ -295,15 +295,25 @@ class Viewer:
         ``payload`` is None if it is too large, or cannot be read just now (``unread``). Then its size is 0, as in the
         listing of its file: reading that file is an error.
         """
-        lens = self._lens_for(type_name, encoding)
         if unread:
-            event = lens.view(b"", chain)
-        else:
-            event = self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
+            payload = b""
+        event = self._view(type_name, payload, payload_size, chain, encoding)
         unsure = unread or chain.doubtful
         chain.advance(None if unread else event)
         self.take(into, number, type_name, event, payload_size, deleted=deleted, edited_ms=edited_ms, unsure=unsure)
         return event
+
+    def see(self, type_name: str, payload: bytes | None, payload_size: int, chain: Chain) -> Event:
+        """View one record of a branch as :meth:`measure` does, advance to the next, and return the view."""
+        event = self._view(type_name, payload, payload_size, chain)
+        chain.advance(event)
+        return event
+
+    def _view(
+        self, type_name: str, payload: bytes | None, payload_size: int, chain: Chain, encoding: int = Encoding.JSON
+    ) -> Event:
+        lens = self._lens_for(type_name, encoding)
+        return self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
 
     def take(
         self,

@@ -20,7 +20,6 @@ from store.errors import Conflict, ConvfsError, DamageError, Gone, NotFound, Sto
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
-from store.formats.registry import lens_for
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
 from store.importing.prepared import Chunk, Prepared
@@ -67,7 +66,8 @@ class Appender:
     """Appends records to a branch: after record ``number`` of the branch ``runs``, 0 where nothing precedes.
 
     ``sums`` are the measures of the branch up to there (None: unknown). ``unseen`` gets the events of the records.
-    ``prepared`` are the records, if they are those of a new session that another process has prepared.
+    ``prepared`` are the records, if they are those of a new session that another process has prepared. Those of a large
+    file are not measured here (``measures``).
     Full batches become turns that no branch shows yet; the caller commits the rest, together with the head:
     :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
     """
@@ -81,6 +81,8 @@ class Appender:
         sums: Measure | None,
         unseen: Unseen,
         prepared: Records | None = None,
+        *,
+        measures: bool = True,
     ) -> None:
         self.base = branch.position(runs, number) if number else None
         """The turn before the appended ones, None if there is none."""
@@ -112,8 +114,8 @@ class Appender:
         self._load = load
         self._number = number
         self._runs = runs
-        self._measures = number == 0 or sums is not None or _are_measured(store, runs, number)
-        """False where records before are not measured yet: these follow from them."""
+        self._measures = measures and (number == 0 or sums is not None or _are_measured(store, runs, number))
+        """False where it is put off, or records before are not measured yet: these follow from them."""
         self._chain: Chain | None = None
         if store.viewer.renderer is not None:
             self._chain = store.viewer.chain(partial(branch.position, runs), number + 1, self._blob)
@@ -201,37 +203,32 @@ class Appender:
     def measure(self, turns: Sequence[NewTurn]) -> Measured:
         """See and measure the waiting records, as these turns, once their content can be read.
 
-        Those that are prepared, or follow others that are not measured, are seen only: the rest is done when they are
-        filed, or asked for.
+        Those that are prepared, of a large file, or follow others that are not measured, are seen only: the rest is
+        done when they are filed, or asked for.
         """
-        measured = Measured()
-        if self._chain is not None and self._number + len(self._batch) > self._seen:
+        measured, chain = Measured(), self._chain
+        if chain is not None and self._number + len(self._batch) > self._seen:
             for number, (record, turn) in enumerate(zip(self._batch, turns, strict=True), self._number + 1):
-                if isinstance(record, Prepared):
-                    if number > self._seen:
-                        self._see(record, self._chain)
+                if number <= self._seen:
                     continue
-                edited_ms = turn.created_ms if turn.flags & EDITED else 0
-                payload, size = record.payload, record.size
-                event = self._store.viewer.measure(
-                    measured, number, record.type_name, payload, size, self._chain, edited_ms=edited_ms
-                )
+                if isinstance(record, Prepared) or not self._measures:
+                    event = self._see(record, chain)
+                else:
+                    edited_ms = turn.created_ms if turn.flags & EDITED else 0
+                    event = self._store.viewer.measure(
+                        measured, number, record.type_name, record.payload, record.size, chain, edited_ms=edited_ms
+                    )
+                self.last_ms = max(self.last_ms, event.time_ms)
                 self._unseen.add(event)
-            self.last_ms = max(self.last_ms, measured.last_ms)
-        if self._measures:
-            return measured
-        self.sums = None
-        return Measured()
+        if not self._measures:
+            self.sums = None
+        return measured
 
-    def _see(self, record: Prepared, chain: Chain) -> None:
+    def _see(self, record: _Record | Prepared, chain: Chain) -> Event:
         for defines in self._defined:
             chain.advance(Event(Kind.RECORD, defines=defines))
         self._defined = ()
-        assert record.payload is not None
-        event = lens_for(record.type_name).view(record.payload, chain)
-        chain.advance(event)
-        self.last_ms = max(self.last_ms, event.time_ms)
-        self._unseen.add(event)
+        return self._store.viewer.see(record.type_name, record.payload, record.size, chain)
 
     def file(self, request: Request, measured: Measured) -> tuple[list[EventRow], list[ResourceRow]]:
         """Count the records that waited as committed; return their rows to be filed."""
@@ -286,6 +283,8 @@ class Appender:
 _BYTES = 16 << 20
 """The bytes of sessions that are committed together: each commit touches most pages of a large index."""
 _SESSIONS = 256
+MUCH_BYTES = 16 << 20
+"""New sessions of so many bytes together are worth other processes: these take a moment to start."""
 
 
 class _Ending(Struct):
@@ -313,6 +312,8 @@ class Group:
         self.begins: set[str] = set()
         """The beginnings that identify new conversations that wait."""
         self._told: list[Exception | None] = []
+        self.measures = True
+        """False if there is much to import: it is measured when it is filed, which draws it anyway."""
         self._store = store
         self._endings: list[_Ending] = []
         self._size = 0

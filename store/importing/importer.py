@@ -27,7 +27,7 @@ from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess
 from store.helper import processes
 from store.importing import cxdb
 from store.importing.crew import Crew, Records
-from store.importing.group import Group
+from store.importing.group import MUCH_BYTES, Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done
@@ -54,8 +54,6 @@ class _Seen(Struct, frozen=True):
 _seen: WeakKeyDictionary[Store, dict[Path, _Seen]] = WeakKeyDictionary()
 """The databases that are looked at again and again, by store."""
 
-_WORTH_BYTES = 16 << 20
-"""New sessions of so many bytes together are worth other processes: these take a moment to start."""
 _AHEAD_BYTES = 64 << 20
 _AHEAD = 1024
 """The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
@@ -283,7 +281,7 @@ class _Run(Struct):
             total += size
             if self.crew is not None:
                 self._give(found, size)
-            elif total >= _WORTH_BYTES and not self.alone:
+            elif total >= MUCH_BYTES and not self.alone:
                 self.kept_open.enter_context(self.store.files.index.gathering())
                 self._begin_crew()
                 for earlier in waiting:

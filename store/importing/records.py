@@ -295,8 +295,10 @@ class RecordIntake:
             after = self.number if after < 0 else after
             self._missing = {digest: number for digest, number in self._missing.items() if number <= after}
             sums = self._sums(after)
-            load, prepared = self._group.load, self._prepared
-            self.appender = Appender(self._store, load, self.runs, after, sums, self.unseen, prepared)
+            group, unseen, prepared = self._group, self.unseen, self._prepared
+            self.appender = Appender(
+                self._store, group.load, self.runs, after, sums, unseen, prepared, measures=group.measures
+            )
         return self.appender
 
     @property

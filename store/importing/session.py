@@ -36,7 +36,7 @@ from store.importing.envelope import (
     runs_of,
     settled,
 )
-from store.importing.group import Group, stored
+from store.importing.group import MUCH_BYTES, Group, stored
 from store.importing.likeness import Continuation, Spelling, begins_with
 from store.importing.prepared import Whole
 from store.importing.provenance import Imported, ImportedFile, changes_of, main_name, read_as
@@ -501,6 +501,7 @@ class FileImport(_Import):
             parts = self._parts(snapshot.data, rendered)
             if parts is None:
                 return None
+            self._group.measures = len(snapshot.data) < MUCH_BYTES
             count = len(parts.parts)
             if dry_run or not self._file:
                 left = [at for at in range(count) if not self._pruned(parts, at)]

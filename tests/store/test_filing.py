@@ -2,11 +2,13 @@
 
 import importlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.store.importing.helped import helped_by, write_sessions
 from tests.store.importing.sessions import lines, long_lines, session
+from tests.store.importing.test_database_changes import MADE
 
 # a replica leaves what would have to be fetched to the jobs of its daemon
 pytestmark = pytest.mark.of_one_machine
@@ -41,9 +44,17 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of sessions: many small ones, a long one, one with huge strings, a fork, one with a secret."""
+    """Return a folder of sessions: many small ones, a long one, one with huge strings, a fork, one with a secret.
+
+    There is a database, too.
+    """
     folder = tmp_path_factory.mktemp("sessions")
     write_sessions(folder)
+    schema, write = MADE["goose"]
+    with closing(sqlite3.connect(folder / "sessions.db")) as database, database:
+        database.executescript(schema)
+        for number in range(5):
+            write(database, number, 8)
     session(folder, lines(f"open {SECRET.decode()}", "words of no secret"), "secret")
     return folder
 

@@ -12,7 +12,8 @@ from tests.store.importing.sessions import lines, long_lines, session
 
 def helped_by(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Have every import, and all filing, helped by so many processes."""
-    monkeypatch.setattr(importer, "_WORTH_BYTES", 1)
+    for module in ("importer", "session"):
+        monkeypatch.setattr(f"store.importing.{module}.MUCH_BYTES", 1)
     monkeypatch.setattr(filing, "WORTH_RECORDS", 1)
     for module in (importer, filing):
         monkeypatch.setattr(module, "processes", lambda: count)

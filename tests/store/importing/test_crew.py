@@ -145,7 +145,7 @@ from store.importing import group, importer
 from store.index.database import Database
 from store.store import Store
 
-importer._WORTH_BYTES, importer.processes = 1, lambda: 2
+importer.MUCH_BYTES, importer.processes = 1, lambda: 2
 filing.WORTH_RECORDS, filing.processes = 1, lambda: 2
 group._BYTES, group._BATCH_RECORDS = 100_000, 700
 writing, left = Database.writing, int(sys.argv[3])

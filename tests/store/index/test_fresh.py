@@ -213,7 +213,7 @@ from fusefs.text.render import FileRenderer
 from store.importing import importer
 from store.importing.importer import Importer
 from store.store import Store
-importer._WORTH_BYTES = 1
+importer.MUCH_BYTES = 1
 importer.processes = lambda: 0
 store = Store.open(Path(sys.argv[1]), renderer=FileRenderer())
 real = store.files.index.settle
