@@ -99,6 +99,9 @@ It has a number for each part of the name; it is absent once somebody has named 
 OWN_PLACE = "own_place"
 """The key of metadata for a subagent's conversation that a person has taken out of the one that started it."""
 
+REDACTED = "redact"
+"""The action of the versions that a redaction makes."""
+
 MOVED_FROM = "moved_from"
 """The key of metadata for the projects that a conversation was in when they were moved."""
 

@@ -44,7 +44,7 @@ from store.formats.declared.description import Spent, read_views
 from store.formats.declared.format import DeclaredFormat
 from store.formats.declared.lens import DeclaredLens, usage_of
 
-_CURRENT = "CURRENT"
+_CURRENT, _CHUNKS = "CURRENT", "chunks"
 _OURS = "mistral.vibe.unified-session-store/"
 _MOST_FILES = 100_000
 _DESCRIBED_BY = 200
@@ -180,16 +180,28 @@ class VibeStore(DeclaredFormat):
         )
 
     def restore(self, original: Path, rendition: Path, target: Path) -> None:
-        """Write to the folder ``target`` the files of a session that change so that it says ``rendition``."""
+        """Write to the folder ``target`` the files of a session that change so that it says ``rendition``.
+
+        A chunk in which something was redacted is not called after what it holds: it goes, and is written empty.
+        """
         stored = _Stored(original.parent)
         if stored.goes_on:
             raise UsageError("its last turn has not ended: end it in Mistral Vibe, and import it again")
         with rendition.open("rb") as file:
             changed = _Changed(stored, list(map(object_in, file)))
-        for name, content in stored.rewritten(changed):
+        gone = ((f"{_CHUNKS}/{name}", b"") for name in _misnamed(original.parent / _CHUNKS))
+        rewritten = ((name, content + b"\n") for name, content in stored.rewritten(changed))
+        for name, content in (*gone, *rewritten):
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content + b"\n")
+            path.write_bytes(content)
+
+
+def _misnamed(folder: Path) -> Iterator[str]:
+    """Yield the names of the chunks that are not called after their hashes."""
+    for path in folder.glob("*.json"):
+        if sha256(path.read_bytes().removesuffix(b"\n")).hexdigest() != path.stem:
+            yield path.name
 
 
 def _files_in(folder: Path) -> list[str]:
@@ -259,9 +271,9 @@ class _Stored:
             if not _is_digest(digest):
                 raise UsageError(f"{self._folder} names a chunk {digest!r}: it cannot be read")
             try:
-                run = _elements(self._bytes(f"chunks/{digest}.json"))
+                run = _elements(self._bytes(f"{_CHUNKS}/{digest}.json"))
             except msgspec.DecodeError as error:
-                raise UsageError(f"{self._folder}/chunks/{digest}.json cannot be read: {error}") from None
+                raise UsageError(f"{self._folder}/{_CHUNKS}/{digest}.json cannot be read: {error}") from None
             # somebody may have laid it out for reading
             runs.append((digest, [Raw(_canonical(object_in(one))) if b"\n" in bytes(one) else one for one in run]))
         return _List(place, runs)
@@ -314,7 +326,7 @@ class _Stored:
                 elif written:
                     named.append(sha256(body).hexdigest())
                     if named[-1] != digest:
-                        yield f"chunks/{named[-1]}.json", body
+                        yield f"{_CHUNKS}/{named[-1]}.json", body
             if held and described.get("chunks") is not None:
                 described["chunks"] = named
             path = f"{self._generation}/{_DOCUMENTS[name]}"

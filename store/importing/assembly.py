@@ -537,7 +537,10 @@ def restored(
 def restored_files(
     store: Store, format_: Format, main: str, original: Mapping[str, str], pieces: Iterable[bytes]
 ) -> dict[str, bytes]:
-    """Return the files that change in a session's folder, by their names there, as :func:`restored` does."""
+    """Return the files that change in a session's folder, by their names there, as :func:`restored` does.
+
+    An empty one has gone.
+    """
     with _restored(store, format_, main, original, pieces) as folder:
         paths = (Path(at, name) for at, _folders, names in os.walk(folder) for name in names)
         return {path_text(path.relative_to(folder)): path.read_bytes() for path in paths}

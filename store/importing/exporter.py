@@ -21,7 +21,7 @@ from store.artifacts.names import files_beside
 from store.content.cuts import MAX_CUT_BYTES
 from store.disk.beneath import Beneath
 from store.errors import NotFound, UsageError
-from store.events.conversation import Conversation
+from store.events.conversation import REDACTED, Conversation
 from store.filenames import inside
 from store.formats.core.format import Format, Source
 from store.formats.core.json_view import is_json
@@ -269,10 +269,10 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
     sidecars: Mapping[str, str] = imported.sidecars
     if not imported.rendered:
         yield File(name, pieces)
-    elif imported.main and (assembly.edited or not imported.has_original):
+    elif imported.main and (assembly.edited or not imported.has_original or _was_redacted(store, conversation)):
         there = imported.original | imported.sidecars
         changed = restored_files(store, format_named(file.format), main, there, pieces)
-        yield from (File(_inside(folder, one), (content,)) for one, content in changed.items())
+        yield from (File(_inside(folder, one), (content,)) for one, content in changed.items() if content)
         sidecars = {one: digest for one, digest in there.items() if one not in changed}
     elif assembly.edited or not imported.has_original:
         yield File(name, restored(store, format_named(file.format), main, imported.original, pieces))
@@ -281,6 +281,11 @@ def _files_of_many(store: Store, conversation: Conversation) -> Files:
             at = name if beside == main else _inside(name.parent, name.name + beside.removeprefix(main))
             yield File(at, store.blobs.pieces(named_hash(digest)))
     yield from _sidecars(store, folder, sidecars)
+
+
+def _was_redacted(store: Store, conversation: Conversation) -> bool:
+    """Return whether a redaction changed a conversation: files that tell the hashes of others have changed with it."""
+    return any(version.action == REDACTED for version in store.catalogue.versions(conversation.id))
 
 
 def _file_of_many(store: Store, conversation: Conversation) -> tuple[ContextEntry, ImportedFile]:

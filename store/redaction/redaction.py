@@ -30,6 +30,7 @@ from store.disk import durable
 from store.disk.head_format import Alias, HeadFrame, HeadMoved, Metadata, Patched, encode
 from store.disk.turn_format import Turn
 from store.errors import Conflict, ConvfsError, NotFound
+from store.events.conversation import REDACTED
 from store.formats.registry import format_named
 from store.ids import Hash, now_ms, turn_of
 from store.importing.reading import beginning
@@ -41,9 +42,6 @@ from store.redaction.survey import Survey
 from store.store import Store
 from store.upkeep.patching import Patch, Patching
 from store.upkeep.purging import redacting
-
-ACTION = "redact"
-"""The action of the versions that a redaction makes."""
 
 _BEGINNING = 16
 """The most records at the beginning of a conversation before those that identify it."""
@@ -342,7 +340,7 @@ class Redaction:
             except NotFound:
                 continue
             if head.turn:
-                moved = HeadMoved(head.tip, head.depth, now_ms(), ACTION)
+                moved = HeadMoved(head.tip, head.depth, now_ms(), REDACTED)
                 with suppress(Conflict):
                     # a conversation that has gone on meanwhile has a later version, which lacks the secret, too
                     store.writer.submit(Request(context, notes=(moved,), expected_head=head.tip))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.text.render import FileRenderer
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
 from store.errors import UsageError
@@ -15,7 +16,11 @@ from store.events.event import DELETED, BlockEdit, Event, EventEdit, Kind, Repla
 from store.exporting.export import export
 from store.formats.registry import FORMATS, format_named, lens_for
 from store.importing.importer import Importer
+from store.importing.likeness import MARK
 from store.importing.walk import claim
+from store.redaction.proof import prove
+from store.redaction.redaction import Redaction
+from store.redaction.secrets import Secrets
 from store.store import Store
 from tests.store.importing.tools import (
     ANSWERED,
@@ -123,6 +128,27 @@ def written(store: Store, out: Path) -> Path:
         for chunk in manifest[name].get("chunks") or ():
             assert digest(folder / "chunks" / f"{chunk}.json") == chunk
     return folder
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_what_was_redacted_is_exported_under_its_hashes(
+    store: Store, home: Path, memory_path: Path, is_edited: bool
+) -> None:
+    secrets = Secrets([THOUGHT.encode()])
+    bring(store, home, vibe_store(ID, VIBE_ENTRIES, VIBE_MESSAGES))
+    if is_edited:
+        change(store, {ANSWERED: "It works."})
+    done = Redaction(store, secrets).run()
+    assert prove(store, secrets, done.gone).found == []
+    folder = written(store, memory_path / "out")
+    for chunk in (folder / "chunks").iterdir():
+        assert sha256(chunk.read_bytes()[:-1]).hexdigest() == chunk.stem
+    files = files_below(folder)
+    assert not any(THOUGHT.encode() in data for data in files.values())
+    assert any(MARK in data for data in files.values())
+    with Store.open(memory_path / "other", renderer=FileRenderer()) as other:
+        assert bring(other, home, {f"{FOLDER}/{name}": data.decode() for name, data in files.items()}) == []
+        assert events(other) == events(store)
 
 
 def listed(folder: Path, name: str) -> list[dict[str, object]]:
