@@ -66,8 +66,8 @@ class Appender:
     """Appends records to a branch: after record ``number`` of the branch ``runs``, 0 where nothing precedes.
 
     ``sums`` are the measures of the branch up to there (None: unknown). ``unseen`` gets the events of the records.
-    ``prepared`` are the records, if they are those of a new session that another process has prepared. Those of a large
-    file are not measured here (``measures``).
+    ``prepared`` are the records, if they are those of a new session that another process has prepared. Without
+    ``measures``, a new branch is seen only.
     Full batches become turns that no branch shows yet; the caller commits the rest, together with the head:
     :meth:`turns`, a sync of ``load``, :meth:`measure`, the commit, :meth:`file`.
     """
@@ -114,7 +114,7 @@ class Appender:
         self._load = load
         self._number = number
         self._runs = runs
-        self._measures = measures and (number == 0 or sums is not None or _are_measured(store, runs, number))
+        self._measures = measures if number == 0 else sums is not None or _are_measured(store, runs, number)
         """False where it is put off, or records before are not measured yet: these follow from them."""
         self._chain: Chain | None = None
         if store.viewer.renderer is not None:
@@ -203,8 +203,8 @@ class Appender:
     def measure(self, turns: Sequence[NewTurn]) -> Measured:
         """See and measure the waiting records, as these turns, once their content can be read.
 
-        Those that are prepared, of a large file, or follow others that are not measured, are seen only: the rest is
-        done when they are filed, or asked for.
+        Those that are prepared, very many, or follow others that are not measured, are seen only: the rest is done when
+        they are filed, or asked for.
         """
         measured, chain = Measured(), self._chain
         if chain is not None and self._number + len(self._batch) > self._seen:
@@ -301,8 +301,10 @@ class _Ending(Struct):
 class Group:
     """Collects the rest of sessions until it is worth a commit. Their appenders write to ``load``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, measures: bool = True) -> None:
         self.load = store.intake.load()
+        self.measures = measures
+        """False if there is much to import: what is new is measured when it is filed, which draws it anyway."""
         self.names: set[tuple[str, str]] = set()
         """The projects and names of new conversations that wait."""
         self.repositories = Repositories()
@@ -312,8 +314,6 @@ class Group:
         self.begins: set[str] = set()
         """The beginnings that identify new conversations that wait."""
         self._told: list[Exception | None] = []
-        self.measures = True
-        """False if there is much to import: it is measured when it is filed, which draws it anyway."""
         self._store = store
         self._endings: list[_Ending] = []
         self._size = 0

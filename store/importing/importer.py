@@ -200,6 +200,8 @@ class _Run(Struct):
     holds: bool = False
     crew: Crew | None = None
     """The processes that help."""
+    new_bytes: int = 0
+    """The bytes of new sessions, and new files of many, that were found."""
     alone: bool = False
     """True if there are none, and are to be none."""
     scratch: Path | None = None
@@ -276,13 +278,12 @@ class _Run(Struct):
         waiting: deque[tuple[Found, int]] = deque()
         total = 0
         for found in all_found:
-            size = self._size_of_new(found) if isinstance(found, Source) else 0
+            size = self._size_for_others(found) if isinstance(found, Source) else 0
             waiting.append((found, size))
             total += size
             if self.crew is not None:
                 self._give(found, size)
             elif total >= MUCH_BYTES and not self.alone:
-                self.kept_open.enter_context(self.store.files.index.gathering())
                 self._begin_crew()
                 for earlier in waiting:
                     self._give(*earlier)
@@ -293,15 +294,20 @@ class _Run(Struct):
         while waiting:
             yield waiting.popleft()[0]
 
-    def _size_of_new(self, source: Source) -> int:
-        """Return the bytes of a new session that others can prepare, 0 if none can."""
-        format_ = self._format_of(source)
-        if self.alone or self.dry_run or _may_have_parts(format_, source) or self._known(source.path) is not None:
+    def _size_for_others(self, source: Source) -> int:
+        """Count what is new; return the bytes of a new session that others can prepare, 0 if none can."""
+        has_parts = _may_have_parts(self._format_of(source), source)
+        if self.dry_run or (self._file if has_parts else self._known)(source.path) is not None:
             return 0
         try:
-            return sum(os.stat(file).st_size for file in (*source.first, source.main))
+            size = sum(os.stat(file).st_size for file in (*source.first, source.main))
         except OSError:
             return 0
+        self.new_bytes += size
+        if self.group.measures and self.new_bytes >= MUCH_BYTES:
+            self.group.measures = False
+            self.kept_open.enter_context(self.store.files.index.gathering())
+        return 0 if has_parts or self.alone else size
 
     def _begin_crew(self) -> None:
         try:
@@ -467,7 +473,7 @@ class _Run(Struct):
         path = path_text(source.path)
         for _time in range(_PATIENCE):
             unclaimed = Unclaimed.now(self.store)
-            known, group = self._file(source.path), Group(self.store)
+            known, group = self._file(source.path), Group(self.store, measures=self.group.measures)
             file = FileImport(
                 self.store,
                 group,

@@ -501,7 +501,7 @@ class FileImport(_Import):
             parts = self._parts(snapshot.data, rendered)
             if parts is None:
                 return None
-            self._group.measures = len(snapshot.data) < MUCH_BYTES
+            self._group.measures = self._group.measures and len(snapshot.data) < MUCH_BYTES
             count = len(parts.parts)
             if dry_run or not self._file:
                 left = [at for at in range(count) if not self._pruned(parts, at)]
