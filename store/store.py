@@ -404,8 +404,8 @@ class Store:
 
     @property
     def activity(self) -> object:
-        """A token that changes after any commit or read."""
-        return self.writer.seq, self.blobs.asked
+        """A token that changes after any commit, and any read of contents or of kept texts."""
+        return self.writer.seq, self.blobs.asked, self.texts.asked if "texts" in vars(self) else 0
 
     @property
     def changes(self) -> object:

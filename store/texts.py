@@ -23,10 +23,11 @@ import sqlite3
 import struct
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from time import monotonic
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -74,6 +75,8 @@ _LEAST_BYTES = 64 << 20
 _OVERLAPPING = "first BETWEEN (SELECT coalesce(max(first), 0) FROM spans WHERE first <= ?) AND ? AND first + count > ?"
 _count = struct.Struct("<I")
 _place = struct.Struct("<III")
+
+T = TypeVar("T")
 
 _Drawn = Iterator[tuple[EventRow, bytes | ConvfsError]]
 
@@ -195,6 +198,8 @@ class Texts(PerConversation):
         self._recent: OrderedDict[int, _Block] = OrderedDict()
         self._held = 0
         """The bytes of these blocks."""
+        self.asked = 0
+        """How often a block was asked for."""
         self._last = _NOTHING
         self._bytes = _UNKNOWN
         """The size of all blocks."""
@@ -241,10 +246,9 @@ class Texts(PerConversation):
                         begin, end = place + max(first - start, 0), place + min(first + count - start, length)
                         wanted.setdefault(number, []).append((pieces, len(pieces), begin, end))
                         pieces.append(b"")
-            for number, parts in sorted(wanted.items()):
-                block = self._block(number)
-                for pieces, at, begin, end in parts:
-                    if block is not None and end <= block.count:
+            for number, block in self._blocks(sorted(wanted)):
+                for pieces, at, begin, end in wanted[number]:
+                    if end <= block.count:
                         pieces[at] = block.data[block.sections[begin] : block.sections[end]]
         except ConvfsError as error:
             _LOG.info(_DRAWN, error)
@@ -294,16 +298,22 @@ class Texts(PerConversation):
                 beyond = first + count
             if turn < beyond:
                 wanted.setdefault(number, []).append((place + turn - first, rows[turn]))
+        for _number, found in self._abreast(sorted(wanted), lambda row: self._contents_in(row, wanted[row[0]])):
+            yield from found
+
+    def _abreast(self, numbers: Iterable[int], read: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
+        """Yield what is read of some blocks, in this order: while one is looked up, others are read, on all cores."""
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(cores, "convfs-reading") as pool:
-            waiting: deque[Future[list[tuple[int, Content]]]] = deque()
-            for number, asked in sorted(wanted.items()):
+            waiting: deque[tuple[int, Future[T]]] = deque()
+            for number in numbers:
                 for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
-                    waiting.append(pool.submit(self._contents_in, row, asked))
+                    waiting.append((number, pool.submit(read, row)))
                 if len(waiting) > 2 * cores:
-                    yield from waiting.popleft().result()
-            for one in waiting:
-                yield from one.result()
+                    number, reading = waiting.popleft()
+                    yield number, reading.result()
+            for number, reading in waiting:
+                yield number, reading.result()
 
     def _contents_in(self, row: Row, asked: Sequence[tuple[int, EventRow]]) -> list[tuple[int, Content]]:
         """Return the contents at some places of a block, by turns, but for those that are not the rest of a file."""
@@ -368,17 +378,38 @@ class Texts(PerConversation):
 
     def _block(self, number: int) -> _Block | None:
         """Return a block, None if it was dropped just now."""
-        with self._lock:
-            if (block := self._recent.get(number)) is not None:
-                self._recent.move_to_end(number)
-                return block
+        if (block := self._remembered(number)) is not None:
+            return block
         for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
-            block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
-            if not is_sparing():
-                self._remember(number, block)
+            block = self._decompressed(row)
+            self._remember(number, block)
         return block
 
+    def _blocks(self, numbers: Iterable[int]) -> Iterator[tuple[int, _Block]]:
+        """Yield blocks by their numbers, those at hand first, without those that were dropped just now."""
+        missing: list[int] = []
+        for number in numbers:
+            if (block := self._remembered(number)) is None:
+                missing.append(number)
+            else:
+                yield number, block
+        for number, block in self._abreast(missing, self._decompressed):
+            self._remember(number, block)
+            yield number, block
+
+    def _decompressed(self, row: Row) -> _Block:
+        return _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
+
+    def _remembered(self, number: int) -> _Block | None:
+        with self._lock:
+            self.asked += 1
+            if (block := self._recent.get(number)) is not None:
+                self._recent.move_to_end(number)
+            return block
+
     def _remember(self, number: int, block: _Block) -> None:
+        if is_sparing():
+            return
         with self._lock:
             if number not in self._recent:
                 self._held += len(block.data)
@@ -496,7 +527,7 @@ class Texts(PerConversation):
             for row in sql.execute("SELECT * FROM blocks WHERE id > ? ORDER BY id", (self.db.number("merged"),)):
                 if size >= _MERGED_BYTES:
                     break
-                block = _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
+                block = self._decompressed(row)
                 numbers.append(row[0])
                 blocks.append(block)
                 size += len(block.data)
