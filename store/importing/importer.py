@@ -36,7 +36,7 @@ from store.importing.skipped import reason
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
-from store.importing.walk import Found, Skipped, Unreadable, is_empty, walk
+from store.importing.walk import Found, Skipped, Unreadable, is_empty, oldest_first, walk
 from store.index.catalogue import ContextEntry
 from store.store import Store
 
@@ -225,7 +225,7 @@ class _Run(Struct):
         if not guess and (seen := self.seen.get(path)) is not None and list(seen.offered) == list(self.formats):
             formats = (seen.format, *formats)
         every = walk(path, formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess)
-        for found in self._ahead(every):
+        for found in self._ahead(oldest_first(every)):
             if isinstance(found, Skipped):
                 report.skipped += 1
                 continue

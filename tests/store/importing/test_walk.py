@@ -15,7 +15,17 @@ import pytest
 from store.formats.core.format import Source
 from store.importing import walk as module
 from store.importing.importer import Importer
-from store.importing.walk import Found, Skipped, Unchanged, Unreadable, discover, leads_into, own_mounts, walk
+from store.importing.walk import (
+    Found,
+    Skipped,
+    Unchanged,
+    Unreadable,
+    discover,
+    leads_into,
+    oldest_first,
+    own_mounts,
+    walk,
+)
 from store.store import Store
 from tests.store.importing import test_database_changes as databases
 from tests.store.importing.sessions import event, imported, jp, lines, session
@@ -47,6 +57,23 @@ def test_what_begins_as_no_session_does_is_none_under_any_name(tmp_path: Path, d
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     assert names(list(walk(tmp_path)), kind) == ["s.jsonl"]
+
+
+def test_sessions_of_a_directory_are_imported_in_the_order_in_which_they_changed(tmp_path: Path) -> None:
+    for at, name in enumerate("cab"):
+        os.utime(session(tmp_path, lines(name), name), (at, at))
+    early = session(tmp_path, lines("d"), "d", project="-home-ada-zoo")
+    os.utime(early, (0, 0))
+    (early.parent / "notes.md").write_text("# Notes")
+    assert names([*oldest_first(walk(tmp_path))]) == ["c.jsonl", "a.jsonl", "b.jsonl", "d.jsonl"]
+    with Store.open(tmp_path / "store") as store:
+        Importer(store).run([tmp_path])
+        sources = [Path(store.catalogue.entry(context).source).stem for context in sorted(store.catalogue.ids())]
+    assert sources == ["c", "a", "b", "d"]
+    assert len([*oldest_first(walk(early))]) == 1
+    found = [*walk(tmp_path)]
+    early.unlink()
+    assert {id(one) for one in oldest_first(found)} == {id(one) for one in found}
 
 
 def test_files_of_a_known_session_are_not_looked_at_again(tmp_path: Path) -> None:
