@@ -113,9 +113,12 @@ def test_what_was_drawn_is_told_again_without_drawing(store: Store, monkeypatch:
     assert undrawn(store, context, monkeypatch) == 62
     sections = [section for _file, section in drawn(store, context)]
     [(first, count)] = store.records.runs(head(store, context))
+    store.texts.forget()
+    before = store.activity
     pieces = store.texts.sections([[(first, count)], [], [(first + 1, 2), (first + 40, 1)], [(first + count, 3)]])
     found = [b"".join(of) for of in pieces]
     assert found == [b"".join(sections), b"", b"".join([*sections[1:3], sections[40]]), b""]
+    assert store.activity != before
     store.texts.forget()
     assert told(store, context) == drawn(store, context)
 
