@@ -21,8 +21,6 @@ from store.upkeep.rewrite import NewPacks
 
 _PAUSE_BYTES = 4 << 20
 _SHELF_BYTES = 4 << 20
-_LEVEL = 12
-"""Sealed groups that lose a blob are compressed with this level: it takes a tenth of the time of sealing."""
 
 
 class Written(Protocol):
@@ -66,7 +64,7 @@ class Stripping:
                 self._write(packed, [hash_key(name) for name in names])
 
     def _seal(self, group: SealedGroup, without: Container[object]) -> Iterator[None]:
-        again = group.without(lambda name: hash_key(name) in without, _LEVEL)
+        again = group.without(lambda name: hash_key(name) in without)
         if again.size:
             steps = again.finish()
             while True:

@@ -18,7 +18,7 @@ from store.commit.intake import Intake
 from store.commit.writer import Writer
 from store.content.compression import pack_records
 from store.content.resolver import Resolver, members
-from store.content.sealed import LEVEL, SealedGroup, leans_on, names_of
+from store.content.sealed import SealedGroup, leans_on, names_of
 from store.disk import durable, turn_format
 from store.disk import head_format as heads
 from store.disk.blob_format import Record, encode_record
@@ -279,7 +279,7 @@ class PackRewriter:
             return []
 
     def _sealed_anew(self, group: SealedGroup) -> list[tuple[bytes, list[Hash]]]:
-        sealing = group.without(self._dropped.__contains__, LEVEL)
+        sealing = group.without(self._dropped.__contains__)
         return [_done(sealing.finish())] if sealing.size else []
 
 
