@@ -5,7 +5,8 @@ model's call (``tool_call_metadata``). The events of its later software kit have
 
 A file holds one array of events, or an object with ``history``; ``output.jsonl`` of an evaluation has such an object a
 line, in older ones with pairs of action and observation. A submission to one is an array of patches. Where it works,
-OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``.
+OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``. Beside
+that, ``subagents`` has those of its delegates.
 """
 
 import os
@@ -226,6 +227,11 @@ class OpenHands(DeclaredFormat):
         if path.parent.name == _COPIES or not _may_be(look.head) or not _is_ours(look.document):
             return None
         return Source(self.name, path, path)
+
+    def about(self, source: Source, records: Sequence[bytes]) -> About:
+        about = super().about(source, records)
+        # what a delegate takes is in the sum of its parent, too
+        return structs.replace(about, usage=None) if "agent" in about.extra else about
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         head = bytes(data[:HEAD_SIZE]).lstrip(b"\xef\xbb\xbf \t\r\n\0")

@@ -119,7 +119,7 @@ class DeclaredFormat(Format):
             # where a path has no other name of the parent, agents are named within their session
             own = agent if "parent" in named else f"{own}/{agent}"
         if parent:
-            extra |= {"agent": agent or source.path.stem, "parent_session": parent}
+            extra |= {"agent": agent or named["session"], "parent_session": parent}
         project = telling.first(listed(said.project)) or last_part(directory)
         started = telling.value(listed(said.started))
         return About(

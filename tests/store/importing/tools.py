@@ -313,9 +313,15 @@ def _cline() -> Tool:
         path: document,
         f".cline/data/sessions/{ID}/{ID}.json": manifest,
         f".cline/data/sessions/{ID}/{ID}.compaction.json": {**document, "messages": talk[:1]},
+        f".cline/data/sessions/{ID}/reviewer__task1.messages.json": {
+            "version": 1,
+            "agent": "teammate",
+            "sessionId": f"{ID}__teamtask__reviewer__task1",
+            "messages": [{"role": "user", "content": [text(AGENT)]}],
+        },
     }
     grown = {**document, "messages": [*talk, {"role": "user", "content": [text(MORE)]}]}
-    return Tool("cline", files, {path: grown}, none={"agents": NO_AGENTS})
+    return Tool("cline", files, {path: grown})
 
 
 def _kilo() -> Tool:
@@ -464,7 +470,11 @@ def _openhands() -> Tool:
         "workspace": {"kind": "LocalWorkspace", "working_dir": "/shop"},
         "stats": {"usage_to_metrics": {"agent": usage}},
     }
-    none = {"agents": NO_AGENTS, "resume": "its command goes on only in its own window"}
+    delegate = f"{Path(folder).parent}/subagents/{'1' * 32}"
+    files[f"{delegate}/events/event-00000-0.json"] = said(0, "user", "user", AGENT)[1]
+    # what its delegates took is among that of the parent
+    files[f"{delegate}/base_state.json"] = files[f"{Path(folder).parent}/base_state.json"]
+    none = {"resume": "its command goes on only in its own window"}
     return Tool("openhands", files, dict([said(4, "user", "user", MORE)]), SPENT, 0.5, none=none)
 
 
