@@ -2,7 +2,8 @@
 
 An event names no item, so it is told by order. A request's event follows its item. An answer's event, and that of
 reasoning, comes before its item, as those of a turn do that ends: where items are kept at all, and one was before,
-these are as well. A tool's event has the id of its call.
+these are as well. Reasoning is no item in what other programs write, as a model would refuse that of others: so it is
+one where Codex itself has noted a turn, or such an item was before. A tool's event has the id of its call.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from functools import partial
 from msgspec import structs
 
 from store.events.event import Block, Compaction, Kind, ValuePath
-from store.formats.codex.items import ITEMS, SAID, USER, CodexContent, ItemView, alone
+from store.formats.codex.items import ITEMS, SAID, THOUGHTS, USER, CodexContent, ItemView, alone
 from store.formats.core.blocks import argument_blocks
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, Header, Shown
@@ -71,7 +72,11 @@ def _requests(history: list[object]) -> tuple[Block, ...]:
     return tuple(block for block in content.blocks if block.text)
 
 
-_OF_TURNS = ("task_started", "turn.completed", "turn.started", "turn_diff", "turn_started")
+TURN = Shown(Kind.RECORD, defines=((THOUGHTS, SAID),))
+"""A note of Codex that a turn begins."""
+
+_BEGINNINGS = ("task_started", "turn_started")
+_OF_TURNS = ("turn.completed", "turn.started", "turn_diff")
 _OF_THREADS = ("thread_goal_updated", "thread_name_updated", "thread_settings_applied", "sub_agent_activity")
 _OF_STARTING = ("mcp_startup_complete", "mcp_startup_update", "session_configured", "skills_update_available")
 _OF_ITEMS = ("agent_reasoning_section_break", "codex/event/raw_item", "item_started", "raw_response_item")
@@ -90,6 +95,8 @@ OUTPUTS = ("aggregated_output", "stdout", "formatted_output")
 def event(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     """View an event of any type."""
     what = as_text(value.get("type"))
+    if what in _BEGINNINGS:
+        return TURN
     if what in _QUIET or what.endswith(("_begin", "_delta")):
         return BOOKKEEPING
     return _VIEWS.get(what, _note)(value, base, before)
@@ -111,12 +118,12 @@ def _user(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     return into.shown(Kind.USER)
 
 
-def _unless_items(kind: Kind, key: str, value: JsonObject, base: ValuePath, before: Before) -> Shown:
-    """View a text that an item says too, if there are any."""
-    told = before.tool(ITEMS)
+def _unless_items(items: str, kind: Kind, key: str, value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View a text that an item says too, if there are any of these ``items``."""
+    told = before.tool(items)
     if told == SAID or not (text := as_text(value.get(key))):
         return Shown(Kind.RECORD, tool=told)
-    into = CodexContent(base=base, tool=told, defines=[(ITEMS, told)])
+    into = CodexContent(base=base, tool=told, defines=[(items, told)])
     into.text(text, (*base, key))
     into.own(value, "phase")
     return into.shown(kind)
@@ -245,9 +252,9 @@ _OF_TOOLS = ("exec_command_end", "mcp_tool_call_end", "patch_apply_end", "view_i
 _VIEWS: dict[str, ItemView] = {
     **dict.fromkeys((f"{what}_end" for what in _OF_AGENTS), _agents),
     **dict.fromkeys((*_OF_TOOLS, "dynamic_tool_call_request", "dynamic_tool_call_response"), _tool),
-    "agent_message": partial(_unless_items, Kind.ASSISTANT, "message"),
-    "agent_reasoning": partial(_unless_items, Kind.REASONING, "text"),
-    "agent_reasoning_raw_content": partial(_unless_items, Kind.REASONING, "text"),
+    "agent_message": partial(_unless_items, ITEMS, Kind.ASSISTANT, "message"),
+    "agent_reasoning": partial(_unless_items, THOUGHTS, Kind.REASONING, "text"),
+    "agent_reasoning_raw_content": partial(_unless_items, THOUGHTS, Kind.REASONING, "text"),
     "entered_review_mode": _review,
     "exited_review_mode": _repeated,
     "image_generation_end": _generated,

@@ -85,10 +85,12 @@ def plain_text(content: object) -> str:
 
 ITEMS = "codex: items"
 """A key that every item defines: from here on, items repeat whatever events say."""
+THOUGHTS = "codex: thoughts"
+"""A key that items of reasoning define, and lines of which there are none without: items repeat what events think."""
 USER = "codex: user"
 """A key that a request defines: the next event of a request is of this one."""
 SAID = "said"
-"""The value of both keys where an item says it. For a request that only an event told of it is :func:`alone`."""
+"""The value of these keys where an item says it. For a request that only an event told of it is :func:`alone`."""
 
 ItemView = Callable[[JsonObject, ValuePath, Before], Shown]
 

@@ -200,7 +200,7 @@ _VIEWS: dict[str, items.ItemView] = {
     "response_item": items.item,
     "session_meta": events.session_meta,
 }
-_IS_ITEM = (items.ITEMS, items.SAID)
+_IS_ITEM, _HAS_THOUGHTS = (items.ITEMS, items.SAID), (items.THOUGHTS, items.SAID)
 
 
 class CodexLens(JsonLens):
@@ -224,9 +224,12 @@ class CodexLens(JsonLens):
     def shown(self, record: JsonObject, before: Before) -> Shown:
         what, value, base = said(record)
         if what in QUIET:
-            return BOOKKEEPING
+            return events.TURN if what == "turn_context" else BOOKKEEPING
         shown = _VIEWS.get(what, items.unknown)(value, base, before)
-        return structs.replace(shown, defines=(_IS_ITEM, *shown.defines)) if what == "response_item" else shown
+        if what != "response_item":
+            return shown
+        defines = (_IS_ITEM, _HAS_THOUGHTS) if value.get("type") == "reasoning" else (_IS_ITEM,)
+        return structs.replace(shown, defines=(*defines, *shown.defines))
 
     def usage_told(self, record: JsonObject, running: Running) -> tuple[Usage | None, Running]:
         what, item, _base = said(record)

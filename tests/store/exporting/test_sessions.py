@@ -46,7 +46,7 @@ def test_claude_code_becomes_codex_and_comes_back(store: Store, tmp_path: Path) 
     assert lines[0]["type"] == "session_meta"
     assert lines[0]["payload"]["cwd"] == "/home/ada/shop"
     assert path.stem.endswith(lines[0]["payload"]["id"])
-    before = [told for told in said(store, conversation) if told[0] != "reasoning"]
+    before = said(store, conversation)
     with brought_back(tmp_path, path) as (other, again):
         assert again.format == "codex"
         assert again.project == "shop"

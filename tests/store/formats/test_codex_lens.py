@@ -183,6 +183,7 @@ def test_what_an_item_and_an_event_say_is_shown_as_the_item() -> None:
         message("user", "<environment_context></environment_context>"),
         message("user", "Fix it"),
         event("user_message", message="Fix it", images=[]),
+        line("turn_context", {"cwd": "/home/ada/app", "model": "gpt-5"}),
         event("agent_reasoning", text="**Why**"),
         item("reasoning", summary=[{"type": "summary_text", "text": "**Why**"}]),
         event("agent_message", message="Done"),
@@ -199,6 +200,7 @@ def test_what_an_item_and_an_event_say_is_shown_as_the_item() -> None:
         Kind.CONFIG,
         Kind.SYSTEM,
         Kind.USER,
+        Kind.RECORD,
         Kind.RECORD,
         Kind.RECORD,
         Kind.REASONING,
@@ -238,6 +240,25 @@ def test_what_only_an_event_says_is_shown() -> None:
     assert (seen[4].tool, seen[4].header) == ("exec_command_end", {"id": "c1", "exit_code": 1, "is_error": True})
     assert texts(seen[4]) == [("event.aggregated_output", "a\n")]
     assert seen[6].header == {"item": "FileChange"}
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        event("task_started", model_context_window=1000),
+        event("turn_started", turn_id="t"),
+        item("reasoning", summary=[], encrypted_content="gAAA"),
+        line("turn_context", {"model": "gpt-5"}),
+    ],
+)
+def test_reasoning_is_shown_as_an_event_where_no_item_of_it_is_to_be_expected(noted: dict[str, object]) -> None:
+    thoughts = [event("agent_reasoning", text="**Why**"), event("agent_reasoning_raw_content", text="Because")]
+    here, here_too = see_all(meta(), message("user", "Fix it"), *thoughts, call("shell", command=["ls"]))[2:4]
+    assert [texts(one) for one in (here, here_too)] == [[("", "**Why**")], [("", "Because")]]
+    assert {here.kind, here_too.kind} == {Kind.REASONING}
+    seen = see_all(meta(), message("user", "Fix it"), *thoughts, noted, *thoughts)
+    assert [one.kind for one in seen[2:4]] == [Kind.REASONING] * 2
+    assert [one.kind for one in seen[5:]] == [Kind.RECORD] * 2
 
 
 def test_a_request_that_only_an_event_tells_of_is_shown_among_others_that_items_tell_of_too() -> None:
