@@ -20,6 +20,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 
 import msgspec
 from msgspec import Struct
@@ -117,17 +118,17 @@ def write(spelling: int, content: bytes | memoryview) -> bytes | memoryview:
     try:
         if len(content) <= _PIECE:
             return _quoted(spelling, str(content, "utf-8"))
-        inner = (_quoted(spelling, str(piece, "utf-8"))[1:-1] for piece in _character_pieces(content))
-        return b"".join((b'"', *inner, b'"'))
+        return b"".join((b'"', *_quoted_pieces(spelling, content), b'"'))
     except UnicodeDecodeError as error:
         raise DamageError(f"content is not the text that its payload spells: {error}") from None
 
 
-def read_literal(literal: bytes) -> tuple[Spelling, bytes] | None:
+def read_literal(literal: bytes | memoryview) -> tuple[Spelling, bytes] | None:
     """Return spelling and content of a JSON string literal, quotes included; None where no spelling gives it back."""
     try:
         if len(literal) > _PIECE:
-            return _read_large(literal)
+            return _read_large(memoryview(literal))
+        literal = bytes(literal)
         text = _js_text(literal)
         content = text.encode()
     except (msgspec.DecodeError, UnicodeError):
@@ -178,9 +179,14 @@ def _character_pieces(content: bytes | memoryview) -> Iterator[bytes | memoryvie
         start = stop if stop > start else len(content)
 
 
-def _read_large(literal: bytes) -> tuple[Spelling, bytes] | None:
+def _quoted_pieces(spelling: int, content: bytes | memoryview) -> Iterator[bytes]:
+    for piece in _character_pieces(content):
+        yield _quoted(spelling, str(piece, "utf-8"))[1:-1]
+
+
+def _read_large(literal: memoryview) -> tuple[Spelling, bytes] | None:
     """As :func:`read_literal`, piece by piece; pieces end in plain characters, far from the end of any escape."""
-    pieces = []
+    read = BytesIO()
     start, end = 1, len(literal) - 1
     while start < end:
         stop = end
@@ -190,13 +196,22 @@ def _read_large(literal: bytes) -> tuple[Spelling, bytes] | None:
                 stop = plain.end()
         if stop - start > 2 * _PIECE:
             return None
-        pieces.append(_js_text(b'"%b"' % literal[start:stop]).encode())
+        read.write(_js_text(b'"%b"' % bytes(literal[start:stop])).encode())
         start = stop
-    content = b"".join(pieces)
+    content = read.getvalue()
     for spelling in (Spelling.JS, Spelling.ASCII, Spelling.GO):
-        if write(spelling, content) == literal:
+        if _is_spelled(spelling, content, literal):
             return spelling, content
     return None
+
+
+def _is_spelled(spelling: Spelling, content: bytes, literal: memoryview) -> bool:
+    position = 1
+    for piece in _quoted_pieces(spelling, content):
+        if literal[position : position + len(piece)] != piece:
+            return False
+        position += len(piece)
+    return position + 1 == len(literal)
 
 
 _LOOKED_AT = 1 << 20
@@ -333,7 +348,7 @@ def _read_ranges(
         if payload.find(b"\\", start, stop) < 0:
             pieces.append(_plain_piece(payload, start, stop))
             continue
-        read = read_literal(payload[start - 1 : stop + 1])
+        read = read_literal(memoryview(payload)[start - 1 : stop + 1])
         if read is None:
             if not raw:
                 return None

@@ -16,7 +16,7 @@ from store.conversations.turns import Contents, Turns
 from store.disk.turn_format import Encoding, Turn
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, Renderer, ResourceRow, Sizes
-from store.events.event import Event, Kind
+from store.events.event import Event, Kind, too_large
 from store.ids import Hash, hash_bytes
 from store.index.views import Run, Views
 from store.locks import Locks
@@ -146,10 +146,6 @@ class Viewer:
         """Return the lens for the payload of a turn."""
         return self._lens_for(self._contents.type_name(turn.type_tag), turn.encoding)
 
-    def see_huge(self, size: int) -> Event:
-        """Return the event that stands for a payload too large to be parsed."""
-        return Event(Kind.NOTE, header={"note": f"a record of {size} bytes, too large to show: see .records/"})
-
     def event(self, row: EventRow, payload: bytes) -> Event:
         """Return the event of a measured record."""
         return self.lens(self._turns.get(row.turn)).view(payload, Recorded(row.tool, row.parent, self._blobs))
@@ -162,7 +158,7 @@ class Viewer:
             payloads = {turn.turn_id: (turn, payload) for turn, payload in self._contents.of_turns(turns)}
             for row in some:
                 if row.payload_size > LARGEST_VIEWED:
-                    yield row, self.see_huge(row.payload_size)
+                    yield row, too_large(row.payload_size)
                     continue
                 turn, payload = payloads.pop(row.turn)
                 if isinstance(payload, bytes):
@@ -198,7 +194,7 @@ class Viewer:
             for _turn, payload in self._contents.of_turns([turn]):
                 if isinstance(payload, bytes):
                     large = len(payload) > LARGEST_VIEWED
-                    return self.see_huge(len(payload)) if large else self.lens(turn).view(payload, recorded)
+                    return too_large(len(payload)) if large else self.lens(turn).view(payload, recorded)
             return None
 
         return Chain(number, backwards, blobs or self._blobs, reach)
@@ -313,7 +309,7 @@ class Viewer:
         self, type_name: str, payload: bytes | None, payload_size: int, chain: Chain, encoding: int = Encoding.JSON
     ) -> Event:
         lens = self._lens_for(type_name, encoding)
-        return self.see_huge(payload_size) if payload is None else lens.view(payload, chain)
+        return too_large(payload_size) if payload is None else lens.view(payload, chain)
 
     def take(
         self,

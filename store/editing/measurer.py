@@ -20,7 +20,7 @@ from store.disk.turn_format import Turn
 from store.editing.commit import Base, Fresh, Kept, Plan
 from store.errors import ConvfsError
 from store.events.conversation import EventRow, ResourceRow
-from store.events.event import Event, Kind
+from store.events.event import Event, Kind, too_large
 from store.formats.core.lens import Before
 from store.index.views import Measure
 from store.store import Store
@@ -145,7 +145,7 @@ class _Measurer:
         if payload is None:
             size = store.blobs.size(turn.payload_hash)
             if size > LARGEST_VIEWED:
-                return store.viewer.see_huge(size)
+                return too_large(size)
             payload = store.contents.payload(turn.turn_id)
         return store.viewer.lens(turn).view(payload, before)
 

@@ -175,6 +175,11 @@ class Event(Struct, frozen=True, gc=False):
     fault: str = ""
 
 
+def too_large(size: int) -> Event:
+    """Return the event that stands for a payload of ``size`` bytes that is too large to be parsed."""
+    return Event(Kind.NOTE, header={"note": f"a record of {size} bytes, too large to show: see .records/"})
+
+
 class BlockEdit(Struct, frozen=True):
     """New content for the block that came from ``path`` of the payload.
 

@@ -29,6 +29,8 @@ _needs_escape = re.compile(r'["\\\x00-\x1f]').search
 _unfit_for_names = re.compile(r"[^\w$@/:+-]").sub
 DEEPEST = 64
 """Strings nested deeper than this stay in the JSON block."""
+MOST_BLOCKS = 1 << 16
+"""The most blocks of an event: each takes a kilobyte while it is drawn. Strings beyond stay in the JSON block."""
 
 
 def argument_blocks(value: object, path: ValuePath, name: str, decode: Decode | None = None) -> tuple[Block, ...]:
@@ -46,7 +48,7 @@ def argument_blocks(value: object, path: ValuePath, name: str, decode: Decode | 
         for key, item in value.items():
             if isinstance(item, str):
                 plain, encoding = _decoded(item, decode)
-                if _needs_escape(plain):
+                if _needs_escape(plain) and len(lifted) < MOST_BLOCKS:
                     lifted.append(_text(plain, _member(name, key), (*path, key), encoding))
                 else:
                     rest[key] = plain
@@ -83,11 +85,11 @@ def _lift(value: object, path: ValuePath, name: str, decode: Decode | None, lift
     """Return ``value`` with strings to be escaped replaced by references to the blocks added to ``lifted``."""
     if isinstance(value, str):
         plain, encoding = _decoded(value, decode)
-        if not _needs_escape(plain):
+        if not _needs_escape(plain) or len(lifted) >= MOST_BLOCKS:
             return plain
         lifted.append(_text(plain, name, path, encoding))
         return {"$block": name}
-    if depth >= DEEPEST:
+    if depth >= DEEPEST or len(lifted) >= MOST_BLOCKS:
         return value
     if isinstance(value, dict):
         return {

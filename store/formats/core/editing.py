@@ -16,7 +16,7 @@ from store.events.event import Block, BlockEdit, Event, EventEdit, FieldEdit, Ki
 from store.events.usage import Running, Usage
 from store.formats.core import documents
 from store.formats.core.arranging import Arrangement, Holder, outline, wanted_blocks
-from store.formats.core.blocks import string_before, within
+from store.formats.core.blocks import MOST_BLOCKS, string_before, within
 from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
@@ -424,8 +424,10 @@ class JsonLens(Lens):
         """Return the view of JSON that is no object; None where it is a note."""
         return None if self.objects_only else BOOKKEEPING
 
-    parsed = staticmethod(decode)
-    """Returns the parsed payload, None where it makes no sense."""
+    @staticmethod
+    def parsed(payload: bytes) -> Decoded | None:
+        """Return the parsed payload, None where it makes no sense."""
+        return decode(payload)
 
     def time_ms(self, record: JsonObject) -> int:
         """Return the time of a record, in Unix milliseconds; 0 where it has none."""
@@ -442,7 +444,7 @@ class JsonLens(Lens):
             event = self.seen(decoded, before) if decoded is not None else None
         except CODE_ERRORS as error:
             return at_fault(payload, error)
-        return event if event is not None else as_it_is(payload)
+        return event if event is not None and len(event.blocks) <= MOST_BLOCKS else as_it_is(payload)
 
     def seen(self, decoded: Decoded, before: Before) -> Event | None:
         """Return the event in a parsed payload; None for one that is shown as it is."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from store.events.event import ValuePath
 from store.formats.core.format import Span
 from store.formats.core.json_spans import text_of
-from store.formats.core.json_view import BYTE_ORDER_MARK, decode, is_strict_json
+from store.formats.core.json_view import BYTE_ORDER_MARK, is_json, is_strict_json
 
 LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
 _literal = re.compile(LITERAL).match
@@ -203,7 +203,7 @@ def _value(data: memoryview, position: int, level: _Level | None, waste: int) ->
         end, seen = _element_end(data, position, len(data))
         if end and (level is None or not level.next_sibling(data, position, end)):
             return end, 0, True
-        if end and decode(bytes(data[position:end])) is not None:
+        if end and is_json(data[position:end]):
             return end, 0, True
     later = level.next_sibling(data, position, len(data)) if level and waste < _MOST_WASTE else 0
     return without_separators(data, position, later or len(data)), max(seen - position, 0), False

@@ -3,6 +3,9 @@
 Producers' files hold things that strict parsers refuse: lone surrogates, bytes that are no UTF-8, a byte order mark,
 NUL padding after a power loss, ``NaN``. :func:`decode` reads all of them; a value with no exact form in Unicode or in
 JSON's numbers is marked as lossy.
+
+What is parsed may take fifty times the memory of its bytes: a document of very many values, or with a very long string
+of wide characters, is not parsed.
 """
 
 import json
@@ -27,6 +30,14 @@ _encode = msgspec.json.Encoder().encode
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PADDING = b"\0 \t\r\n"
 """Bytes that may stand around a document: a power loss leaves NULs."""
+MOST_VALUES = 1 << 19
+"""The most values of a record that is parsed: each takes some hundred bytes of memory."""
+MOST_OF_ALL = 1 << 20
+"""The most values of a file that is parsed as a whole."""
+MOST_TEXT = 64 << 20
+"""The most bytes of memory that one string may take: Python has one, two or four a character, as the widest needs."""
+_MOST_TOLERATED = 16 << 20
+"""The most bytes of a document that only the tolerant parser reads: it holds several copies."""
 
 
 class Decoded(Struct, frozen=True, gc=False):
@@ -36,8 +47,13 @@ class Decoded(Struct, frozen=True, gc=False):
     lossy: bool
 
 
-def decode(payload: bytes) -> Decoded | None:
-    """Return ``payload`` parsed as JSON, None where it is not one JSON document. Never raises."""
+def decode(payload: bytes, most: int = MOST_VALUES) -> Decoded | None:
+    """Return ``payload`` parsed as JSON, None where it is not one JSON document, or takes too much memory.
+
+    That is one of ``most`` values, or with a string of very many characters. Never raises.
+    """
+    if len(payload) > most and _takes_much(payload, most):
+        return None
     try:
         return Decoded(_decode(payload), False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -52,8 +68,11 @@ def decode(payload: bytes) -> Decoded | None:
 
 
 def is_json(payload: bytes | memoryview | mmap.mmap) -> bool:
-    """Return whether ``payload`` is one JSON document, as :func:`decode` reads it; mostly without building it."""
-    return is_strict_json(payload) or decode(bytes(payload)) is not None
+    """Return whether ``payload`` is one JSON document, as :func:`decode` reads it; mostly without building it.
+
+    It may have any number of values, if strict parsers read it.
+    """
+    return is_strict_json(payload) or (len(payload) <= _MOST_TOLERATED and decode(bytes(payload)) is not None)
 
 
 def is_strict_json(payload: bytes | memoryview | mmap.mmap) -> bool:
@@ -165,8 +184,40 @@ def place(spelled: str) -> ValuePath:
     return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".") if step)
 
 
+_literals = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).finditer
+_to_value = re.compile(rb'(?:[^",\[{]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+[,\[{]', re.DOTALL).match
+_wide = re.compile(rb"[\xc4-\xff]|\\u(?!00)").search
+_widest = re.compile(rb"[\xf0-\xff]|\\u[dD][89abAB]").search
+
+
+def _takes_much(payload: bytes, most: int) -> bool:
+    if _has_many_values(payload, most):
+        return True
+    is_plain = len(payload) <= MOST_TEXT // 4 or (payload.isascii() and b"\\u" not in payload)
+    return not is_plain and any(map(_is_long, _literals(payload)))
+
+
+def _has_many_values(payload: bytes, most: int) -> bool:
+    # before each value but the first one there is one of these; in strings they tell nothing
+    if sum(map(payload.count, (b",", b"[", b"{"))) < most:
+        return False
+    count, found = 0, _to_value(payload)
+    while found is not None and count < most:
+        count, found = count + 1, _to_value(payload, found.end())
+    return count >= most
+
+
+def _is_long(literal: re.Match[bytes]) -> bool:
+    start, end = literal.span()
+    if end - start <= MOST_TEXT // 4 or not _wide(literal.string, start, end):
+        return False
+    return (end - start) * (4 if _widest(literal.string, start, end) else 2) > MOST_TEXT
+
+
 def _decode_tolerantly(text: bytes) -> Decoded | None:
     """Read documents that msgspec refuses; slower by an order of magnitude, and rare."""
+    if len(text) > _MOST_TOLERATED:
+        return None
     altered: list[bool] = []
 
     def not_a_number(literal: str) -> object:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 from msgspec import MsgspecError, Struct, structs
 
 from store.errors import told
-from store.events.event import Block, BlockType, Compaction, Event, Kind, Resource, ValuePath
+from store.events.event import Block, BlockType, Compaction, Event, Kind, Resource, ValuePath, too_large
 from store.formats.core.blocks import argument_blocks, numbered
 from store.formats.core.json_view import JsonObject, as_text, scalar
 
@@ -235,8 +235,17 @@ def unknown_record(
     return Shown(Kind.NOTE, argument_blocks(own, path, name), header=header)
 
 
+_MOST_WIDE = 16 << 20
+"""The most bytes of a text that may take four bytes of memory a character."""
+
+
 def as_it_is(payload: bytes, kind: Kind = Kind.NOTE) -> Event:
-    """Return a text as it is, a damaged line for instance, as a note or another ``kind``; a blank one is a record."""
+    """Return a text as it is, a damaged line for instance, as a note or another ``kind``; a blank one is a record.
+
+    One that would take too much memory is :func:`too_large`.
+    """
+    if len(payload) > _MOST_WIDE and not payload.isascii():
+        return too_large(len(payload))
     text = payload.decode("utf-8", "replace")
     if not text.strip():
         return Event(Kind.RECORD)

@@ -22,6 +22,7 @@ from store.formats.core.export_format import Node, ways
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import (
+    MOST_OF_ALL,
     as_list,
     as_object,
     as_text,
@@ -547,7 +548,7 @@ class DeclaredExport(DeclaredDatabase):
         [kind] = self.kinds
         column = kind.said.document
         begun = 0
-        whole = decode(document)
+        whole = decode(document, MOST_OF_ALL)
         for where, row in _sessions(whole.value if whole else None, column):
             unit = document[slice(*locate(document, where))]
             for line in kind.inside(row, frozenset(), ".".join(map(str, where)), unit, begun):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.formats.core import json_view
 from store.formats.core.json_view import Decoded, decode, pretty, scalar
 
 JSON = st.recursive(
@@ -67,3 +68,23 @@ def test_pretty_keeps_text_as_it_is() -> None:
 )
 def test_what_fits_in_a_header(value: object, shown: object) -> None:
     assert scalar(value) == shown
+
+
+def test_very_many_values_are_not_parsed() -> None:
+    few, many = b"[" + b'{"a":1},' * 49 + b"0]", b"[" + b'{"a":1},' * 50 + b"0]"
+    assert decode(few, most=100) is not None
+    assert decode(many, most=100) is None
+    # what stands in a string is no value
+    text = b'["' + b'[{,\\"' * 1000 + b'"]'
+    assert decode(text, most=100) is not None
+    damaged = b"[" + b"1," * 200 + b'"'
+    assert decode(damaged, most=100) is None
+
+
+def test_a_very_long_text_of_wide_characters_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_view, "MOST_TEXT", 4000)
+    for text, is_read in (("a" * 3999, True), ("a" * 2001 + "\u4e2d", False), ("a" * 1990 + "\u4e2d", True)):
+        for ascii_only in (True, False):
+            assert (decode(json.dumps([text], ensure_ascii=ascii_only).encode(), most=10) is not None) == is_read
+    assert decode(json.dumps(["a" * 999 + "\U0001f600"]).encode(), most=10) is None
+    assert decode(json.dumps(["a" * 900 + "\U0001f600"] * 9).encode(), most=10) is not None

@@ -24,7 +24,7 @@ from tests.store.importing.sessions import jp
 
 ROOT = Path(__file__).parents[3]
 MEGABYTE = 1 << 20
-MOST_MEMORY = 400 * MEGABYTE
+MOST_MEMORY = 300 * MEGABYTE
 SECONDS = 240
 NODE = {
     "id": "a",
@@ -220,6 +220,29 @@ def test_databases_that_are_programs(home: Path, schema: str, arguments: list[st
     assert done.returncode == 1
     assert "logs.db" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+RECORDS = {
+    "lists": "[" + "[]," * 8_000_000 + "[]]",
+    "blocks": json.dumps([{"type": "text", "text": "a"}] * 400_000),
+    "lifted": '[{"type":"tool_use","id":"t","name":"n","input":[' + r'"\"",' * 400_000 + "0]}]",
+    "escapes": json.dumps("some\ntext " * (5 * MEGABYTE)),
+    "characters": json.dumps("\U0001f600" + "some text " * (5 * MEGABYTE), ensure_ascii=False),
+}
+
+
+@pytest.mark.parametrize("content", RECORDS.values(), ids=RECORDS)
+def test_records_that_take_much_more_memory_once_they_are_read(home: Path, content: str) -> None:
+    said = '{"type":"user","sessionId":"s","uuid":"u","cwd":"/x","message":{"role":"user","content":%s}}\n'
+    path = home / "projects" / "-x" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(said % one for one in ('"hi"', content, '"bye"')))
+    done = run(home, "import", home / "projects")
+    assert (done.returncode, done.stderr) == (0, "")
+    (listed,) = json.loads(run(home, "ls", "--json").stdout)
+    run(home, "export", listed["id"], "-o", home / "out")
+    (exported,) = (home / "out").rglob("*.jsonl")
+    assert exported.read_bytes() == path.read_bytes()
 
 
 def nested(depth: int) -> str:
