@@ -331,6 +331,9 @@ def outcomes(case: Case, gestures: Sequence[Gesture] = GESTURES) -> Iterator[Out
     tree = case.records.tree
     for gesture in gestures:
         for save in gesture.saves(case):
+            # as a daemon does: contents that events.json names are looked for in all that is not filed
+            while case.store.search.step():
+                pass
             head_before = tree.view(case.view).head
             reason = ""
             try:

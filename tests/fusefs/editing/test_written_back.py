@@ -68,16 +68,19 @@ class Written:
 
     def write(self, node: File, data: bytes, *, anew: bool) -> None:
         """Write all of a file: cut to nothing first, or over what is there."""
+        trio.run(self._write, node, data, anew)
+
+    async def _write(self, node: File, data: bytes, anew: bool) -> None:
         flags = os.O_WRONLY | os.O_TRUNC if anew else os.O_RDWR
         fh = run(self.operations.open(node.ino, flags, None)).fh
         try:
             middle = len(data) // 2
             for at, part in ((0, data[:middle]), (middle, data[middle:])):
-                assert trio.run(self.operations.write, fh, at, part) == len(part)
+                assert await self.operations.write(fh, at, part) == len(part)
             if not anew:
                 self.cut(node, fh, len(data))
             # a thread may compare what is large
-            trio.run(self.operations.flush, fh)
+            await self.operations.flush(fh)
         finally:
             run(self.operations.release(fh))
 
