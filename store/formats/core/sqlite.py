@@ -522,11 +522,12 @@ def restore(
     target: Path,
     delete: Change,
     link: Change = lambda _database, _row: None,
+    written: Change = lambda _database, _row: None,
 ) -> None:
     """Write to ``target`` the database ``original``, which said ``before``, so that it says ``rendition``.
 
-    ``delete`` deletes the contents of a line, ``link`` puts a new one in its place among the others. Raises UsageError
-    for lines that the database cannot hold.
+    ``delete`` deletes the contents of a line, ``link`` puts a new one in its place among the others, ``written`` is
+    told of each that has changed. Raises UsageError for lines that the database cannot hold.
     """
     try:
         _copy_all(original, target)
@@ -537,7 +538,7 @@ def restore(
             database.execute("PRAGMA trusted_schema = ON")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("BEGIN IMMEDIATE")
-            _Restoration(database, delete, link).run(before, rendition)
+            _Restoration(database, delete, link, written).run(before, rendition)
             database.execute("COMMIT")
     except sqlite3.Error as error:
         raise UsageError(f"the database cannot be given what was edited: {error}") from error
@@ -557,10 +558,11 @@ def clear_cells(database: sqlite3.Connection, row: Row) -> None:
 
 
 class _Restoration:
-    def __init__(self, database: sqlite3.Connection, delete: Change, link: Change) -> None:
+    def __init__(self, database: sqlite3.Connection, delete: Change, link: Change, written: Change) -> None:
         self._database = database
         self._delete = delete
         self._link = link
+        self._written = written
         self._columns: dict[str, set[str]] = {}
 
     def run(self, before: Iterable[bytes], rendition: Path) -> None:
@@ -581,6 +583,7 @@ class _Restoration:
             # a row must exist before another refers to it
             for one in reversed(list(row.everything())):
                 self._put(one)
+            self._written(self._database, row)
         for encoded, columns in said.values():
             row = decode_row(encoded)
             if row.table and (encoded not in kept or (columns and kept[encoded].isdisjoint(columns))):

@@ -150,6 +150,13 @@ class DeclaredDatabase(DatabaseFormat):
 
         return [replace(one, about=held_there(one.about)) for one in parts]
 
+    def written(self, database: sqlite3.Connection, row: Row) -> None:
+        """Delete what repeats a session that was changed, where its tool looks for it first."""
+        for kind in self.kinds:
+            said = kind.said
+            if said.stale and row.table == said.sessions and kind.stands_in(database):
+                database.execute(said.stale, [row.key[said.id]])
+
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.begins and conversation.begins.title else Titled.PROVISIONALLY
 
@@ -174,7 +181,7 @@ class DeclaredDatabase(DatabaseFormat):
             whole.writelines(line + b"\n" for line in self.folded(file, held))
             whole.flush()
             before = self.folded(map(encode_row, self.lines(database)), held)
-            sqlite.restore(original, before, Path(whole.name), target, self.delete, self.link)
+            sqlite.restore(original, before, Path(whole.name), target, self.delete, self.link, self.written)
 
     def folded(self, lines: Iterable[bytes], held: Callable[[Row, str], bytes]) -> Iterator[bytes]:
         """Yield lines with the documents of sessions whole again; ``held`` returns those that hold several."""
@@ -274,7 +281,7 @@ class Sessions(Struct):
         said = self.said
         own = {*self._own, *([said.document] if said.document else [])}
         if not said.messages:
-            yield {said.sessions: own | {*said.has}}
+            yield {said.sessions: own | {*said.has}, **{table: {*columns} for table, columns in said.needs.items()}}
             return
         messages = {*self._key, *([said.of] if said.of else []), *said.has}
         if said.messages == said.sessions:
@@ -545,7 +552,7 @@ class DeclaredExport(DeclaredDatabase):
 
     def _rows(self, document: bytes) -> Iterator[Row]:
         """Yield the lines of an export: of rows with a document, or of a document alone."""
-        [kind] = self.kinds
+        kind = self.kinds[0]
         column = kind.said.document
         begun = 0
         whole = decode(document, MOST_OF_ALL)

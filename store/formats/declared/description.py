@@ -203,7 +203,8 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     ``title`` and the like are columns of a session's row, or places in a document there: ``data.title``. In records,
     cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``. ``order`` are
     the columns that messages are in the order of; ``shown`` is a condition in SQL that those have which are part of
-    their conversation. ``has`` are columns that tell these tables from others of the same names.
+    their conversation. ``has`` are columns that tell these tables from others of the same names, ``needs`` those of
+    further tables that the queries are about. ``stale`` deletes what repeats a session that was changed.
     """
 
     sessions: str
@@ -224,6 +225,8 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     changed: str = ""
     unlisted: bool = False
     select: str = ""
+    needs: dict[str, list[str]] = {}
+    stale: str = ""
     own: str | list[str] = []
     rows: str = ""
     listed: str = ""

@@ -387,6 +387,67 @@ def restored_chat(rendered: Rendered, records: Sequence[bytes], out: Path) -> di
     return whole
 
 
+ROWS = """CREATE TABLE chat_message (id TEXT PRIMARY KEY, chat_id TEXT, user_id, role TEXT, parent_id TEXT, content,
+    output, model_id TEXT, files, sources, embeds, done BOOLEAN, status_history, error, usage, created_at INTEGER%s)"""
+
+
+def webui_with_rows(folder: Path, more: str) -> Path:
+    """Write a database in which the messages of one chat are rows, and those of another are in rows, too."""
+    compact = {"title": "Login", "history": {"currentId": "a4"}, "tags": []}
+    documents = {"c1": compact, "c2": chat()}
+    rows: list[tuple[str, Sequence[object]]] = [
+        ("chat", (key, "ada", "Login", dump(one), T // 1000)) for key, one in documents.items()
+    ]
+    for key in documents:
+        for one in reversed(list(chat()["history"]["messages"].values())):  # type: ignore[index]
+            role, content, made = one["role"], json.dumps(one["content"]), one["timestamp"]
+            usage = dump({"prompt_tokens": 5, "completion_tokens": 3}) if role == "assistant" else None
+            cells = (f"{key}-{one['id']}", key, "ada", role, one["parentId"], content, None, "m", None, None, "[")
+            data = (dump({"childrenIds": one["childrenIds"], "modelName": "M"}),) if more else ()
+            rows.append(("chat_message", (*cells, 1, None, None, usage, made, *data)))
+    odd = ("c9-u1", "c9", "ada", "user", None, "[", *[None] * 9, 1, *(("[",) if more else ()))
+    rows.append(("chat_message", odd))
+    rows.append(("chat", ("c9", "ada", "Odd", "{", 1)))
+    return filled(folder / "webui.db", f"{WEBUI};{ROWS % more}", rows)
+
+
+@pytest.mark.parametrize("more", ["", ", data"])
+def test_messages_of_open_webui_in_rows(tmp_path: Path, more: str) -> None:
+    """They are those of a chat whose document has none; edited, it has all of them, and no row has the old words."""
+    path = webui_with_rows(tmp_path / "data", more)
+    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    in_rows, in_document = of(rendered, "c1"), of(rendered, "c2")
+    assert in_rows == in_document
+    assert {"c1", "c1/a9", "c2", "c2/a9"} <= rendered.parts.keys()
+    lens = rendered.format.lenses[0]
+    at = next(at for at in rendered.parts["c1"].records if b"Says a2" in rendered.records[at])
+    usage = lens.usage(rendered.records[at], NOTHING_RUNNING)[0]
+    assert usage is not None
+    assert (usage.model, usage.tokens.input, usage.tokens.output) == ("m", 5, 3)
+    with Store.open(tmp_path / "store") as store:
+        assert Importer(store).run([path]).errors == []
+        assert native(store, path) == path.read_bytes()
+    block = lens.view(rendered.records[at], Nothing()).blocks[0]
+    changed = list(rendered.records)
+    changed[at] = lens.edit(changed[at], EventEdit((BlockEdit(block.path, "Better."),)), Nothing())
+    out = restored(rendered, changed, tmp_path / "out.db")
+    with closing(sqlite3.connect(out)) as database:
+        assert database.execute("SELECT count(*) FROM chat_message WHERE chat_id = 'c1'").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM chat_message WHERE chat_id = 'c2'").fetchone() == (5,)
+        [document] = database.execute("SELECT chat FROM chat WHERE id = 'c1'").fetchone()
+    held = json.loads(document)["history"]["messages"]
+    assert {key: one["content"] for key, one in held.items()} == {
+        key: "Better." if key == "a2" else f"Says {key}" for key in ("u1", "a2", "u3", "a4", "a9")
+    }
+    assert (held["a4"]["parentId"], held["a4"]["done"], held["a4"].get("modelName")) == (
+        "u3",
+        True,
+        "M" if more else None,
+    )
+    again = Rendered(rendered.format, out, _folder(tmp_path, 1))
+    assert of(again, "c1") == [(kind, ["Better."] if text == ["Says a2"] else text) for kind, text in in_rows]
+
+
 def test_messages_of_a_tree_lead_past_what_is_deleted_and_to_what_is_new(tmp_path: Path) -> None:
     rendered = Rendered(format_named("open-webui"), webui(tmp_path), _folder(tmp_path, 0))
     own = [rendered.records[at] for key in ("c1", "c1/a9") for at in rendered.parts[key].records]
