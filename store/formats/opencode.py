@@ -329,11 +329,12 @@ class _Earlier(Sessions):
         own = {"directory", "time_created"}
         yield {"message": {"data", "session_id"}, "part": {"data", "message_id"}, "session": own}
 
-    def query(self, database: sqlite3.Connection) -> str:
+    def query(self, database: sqlite3.Connection, condition: str = "") -> str:
         """Return the query for sessions: since the second generation, these tables are empty, or say what was."""
         told_anew = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
-        older = f" WHERE id NOT IN ({told_anew})" if self.newer.stands_in(database) else ""
-        return f"SELECT * FROM session{older} ORDER BY time_created, id"
+        older = f"id NOT IN ({told_anew})" if self.newer.stands_in(database) else ""
+        where = " AND ".join(filter(None, (older, condition)))
+        return f"SELECT * FROM session{f' WHERE {where}' if where else ''} ORDER BY time_created, id"
 
     def marked(self, database: sqlite3.Connection) -> dict[str, tuple[str, str]]:
         return super().marked(database) | {"part": ("part", "rowid")}
@@ -347,8 +348,8 @@ class _Earlier(Sessions):
         more = told(tool_version=row.get("version"), parent_session=row.get("parent_id"))
         return structs.replace(begins, extra={**begins.extra, **more})
 
-    def rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
-        for message in super().rows(database, session):
+    def rows(self, database: sqlite3.Connection, session: Found, columns: Set[str]) -> Iterator[Row]:
+        for message in super().rows(database, session, columns):
             yield message
             about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
             for part in dictionaries(database, parts, message.key["id"]):

@@ -299,8 +299,11 @@ class Sessions(Struct):
 
     @property
     def _named(self) -> str:
-        """The column that tells sessions apart: of their ids, or of their rows where these are in documents."""
-        return self._own[0] if "." in self.said.id else self.said.id
+        """The column that tells sessions apart, one with an index: their ids, or the numbers of their documents."""
+        said = self.said
+        if not (said.messages or said.select or said.changed):
+            return "rowid"
+        return self._own[0] if "." in said.id else said.id
 
     def marked(self, database: sqlite3.Connection) -> dict[str, tuple[str, str]]:
         """Return what marks are of, tables with columns: the numbers of rows, and what rises with changes."""
@@ -344,16 +347,17 @@ class Sessions(Struct):
     def owners(self, table: str) -> str:
         """Return the query for the names of the sessions that rows of a table, from number ``?1`` on, are of."""
         of = quoted(self.said.of if self.said.messages else self._named)
-        return self.said.changed or f"SELECT DISTINCT {of} FROM {quoted(table)} WHERE rowid >= ?1"
+        # by their numbers: SQLite would rather walk through all of an index that has them in order
+        return self.said.changed or f"SELECT DISTINCT {of} FROM {quoted(table)} NOT INDEXED WHERE rowid >= ?1"
 
     def lines(self, database: sqlite3.Connection, begun: int, only: Sequence[object] | None = None) -> Iterator[Row]:
         """Yield the lines of all sessions, or of those ``only``; ``begun`` conversations come before them."""
         said = self.said
         columns = columns_of(database, said.sessions)
-        every = self.query(database)
-        one = f"SELECT * FROM ({every}) WHERE {quoted(self._named)} IS ?1"
-        chosen = (row for name in only or () for row in sqlite.dictionaries(database, one, name))
-        for found in sqlite.dictionaries(database, every) if only is None else chosen:
+        of_messages = columns_of(database, said.messages) if said.messages else frozenset[str]()
+        query = self.query(database, self._are_said(database) if only is None else f"{quoted(self._named)} IS ?1")
+        chosen = (row for name in only or () for row in sqlite.dictionaries(database, query, name))
+        for found in sqlite.dictionaries(database, query) if only is None else chosen:
             if said.document and (document := _document_in(found.get(said.document))) is not None:
                 for where, unit in units(document, said.each):
                     for line in self.inside(found, columns, where, unit, begun):
@@ -364,7 +368,7 @@ class Sessions(Struct):
                 begun += 1
                 yield self._session(found, columns, self.begins(found, {}))
             if said.messages:
-                rows = self.rows(database, found)
+                rows = self.rows(database, found, of_messages)
                 # one that nobody has said anything in yet is no conversation
                 if (first := next(rows, None)) is not None:
                     begun += 1
@@ -372,20 +376,38 @@ class Sessions(Struct):
                     yield first
                     yield from rows
 
-    def query(self, database: sqlite3.Connection) -> str:
-        """Return the query for the rows of all sessions."""
-        said = self.said
-        if said.select:
-            return said.select
-        if columns_of(database, said.sessions):
-            return f"SELECT * FROM {quoted(said.sessions)} ORDER BY rowid"
+    def query(self, database: sqlite3.Connection, condition: str = "") -> str:
+        """Return the query for the rows of all sessions, or of those that fulfil a condition."""
+        said, where = self.said, f" WHERE {condition}" if condition else ""
+        if not said.select and columns_of(database, said.sessions):
+            return f"SELECT * FROM {quoted(said.sessions)}{where} ORDER BY rowid"
         of = quoted(said.of)
-        return f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
+        every = said.select or (
+            f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
+        )
+        return f"SELECT * FROM ({every}){where}" if where else every
 
-    def rows(self, database: sqlite3.Connection, session: Found) -> Iterator[Row]:
-        """Yield the lines of a session, but for its own."""
+    def _are_said(self, database: sqlite3.Connection) -> str:
+        """Return the condition for sessions that have messages: of very many, most may be empty.
+
+        "" where it cannot be told of all, as in a damaged database: then each is asked for its messages.
+        """
         said = self.said
-        columns = columns_of(database, said.messages)
+        if said.document or not said.of or not columns_of(database, said.sessions):
+            return ""
+        named = quoted(said.id)
+        messages = f"SELECT {quoted(said.of)} FROM {quoted(said.messages)}"
+        # as no index fits this, sessions stay in their order
+        there = f"CASE WHEN {named} IS NULL THEN 1 ELSE {named} IN ({messages}) END"
+        try:
+            database.execute(f"SELECT count(*) FROM {quoted(said.sessions)} WHERE {there}").fetchone()
+        except (sqlite3.DatabaseError, UnicodeError):
+            return ""
+        return there
+
+    def rows(self, database: sqlite3.Connection, session: Found, columns: Set[str]) -> Iterator[Row]:
+        """Yield the lines of a session, but for its own; ``columns`` are those of its messages."""
+        said = self.said
         shown = f" AND ({said.shown})" if said.shown and said.shown.split(maxsplit=1)[0] in columns else ""
         query = said.rows or (
             f"SELECT * FROM {quoted(said.messages)} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"

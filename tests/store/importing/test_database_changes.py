@@ -15,7 +15,9 @@ import pytest
 from msgspec import UNSET
 
 from fusefs.text.render import FileRenderer
+from store.errors import UsageError
 from store.formats.core import sqlite
+from store.formats.declared.database import Sessions
 from store.formats.registry import FORMATS, format_named
 from store.importing.importer import Importer, ImportReport
 from store.importing.walk import claim
@@ -157,6 +159,18 @@ def kiro(database: sqlite3.Connection, session: int, count: int) -> None:
     )
 
 
+def amazon_q(database: sqlite3.Connection, session: int, count: int) -> None:
+    history = [
+        [
+            {"content": {"Prompt": {"prompt": words(session, number)}}},
+            {"Response": {"content": words(session, number + 1)}} if number + 1 < count else {},
+        ]
+        for number in range(0, count, 2)
+    ]
+    value = json.dumps({"conversation_id": f"q{session}", "history": history})
+    database.execute("INSERT OR REPLACE INTO conversations VALUES (?, ?)", (f"/shop/{session}", value))
+
+
 def older(database: sqlite3.Connection, session: int, count: int) -> None:
     row = (f"s{session}", "p", None, "x", "/shop", f"Session {session}", "1", None, 1, next(_clock))
     insert = f"INSERT INTO session VALUES ({', '.join('?' * len(row))}) ON CONFLICT DO UPDATE SET time_updated = ?"
@@ -215,12 +229,15 @@ MADE: dict[str, tuple[str, Write]] = {
     "zed": (ZED, zed),
     "open-webui": (WEBUI, webui),
     "kiro-db": (KIRO, kiro),
+    "amazon-q": (KIRO, amazon_q),
     # beside the tables of the older generation
     "opencode-both": (f"{OLDER}; {OPENCODE}", opencode),
     "hermes-db": (HERMES, hermes),
     "openclaw": (OPENCLAW, openclaw),
     "llm-logs": (LLM, llm),
 }
+FORMAT_OF = {"opencode-both": "opencode", "amazon-q": "kiro-db"}
+"""The formats of those that are called otherwise."""
 
 
 _NEWEST = "rowid = (SELECT max(rowid) FROM {0} WHERE (SELECT count(*) FROM {0} WHERE session_id = 's3') = 6)"
@@ -325,6 +342,122 @@ def test_what_is_new_comes_in_without_the_rest(
     assert said(store) == said_by_a_new_store(tmp_path / "again", path)
 
 
+def test_every_format_of_databases_is_made_here() -> None:
+    named = {one.name for one in FORMATS if isinstance(one, sqlite.DatabaseFormat)}
+    # Kilo's program is opencode's; a database of Cursor's command line is one chat, of which a change rewrites all
+    assert named - {"kilo", "cursor-store"} == {FORMAT_OF.get(kind, kind) for kind in MADE}
+
+
+def watched_steps(
+    store: Store, folder: Path, kind: str, sessions: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, int, int]:
+    """Return how far SQLite goes in looks at a database: for a new message, and for what is in other tables, twice."""
+    schema, write = MADE[kind]
+    path = folder / f"{sessions}" / "data.db"
+    path.parent.mkdir()
+    steps: list[None] = []
+    found: list[int] = []
+
+    def counting(database: sqlite3.Connection, _size: int) -> None:
+        database.set_progress_handler(lambda: steps.append(None), 1)
+
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"PRAGMA journal_mode = wal; {schema}; CREATE TABLE other (a)")
+        for session in range(sessions):
+            write(database, session, 2)
+        database.commit()
+        taken(store, path)
+        # what a walk costs is bounded by how often it is made: here, once
+        write(database, sessions - 1, 3)
+        database.commit()
+        assert taken(store, path).grown == 1
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite, "limit", counting)
+            for new in (True, False, False):
+                if new:
+                    write(database, sessions - 1, 4)
+                database.execute("INSERT INTO other VALUES (1)")
+                database.commit()
+                steps.clear()
+                assert taken(store, path).grown == new
+                found.append(len(steps))
+    return found[0], found[1], found[2]
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_look_at_a_larger_database_asks_no_more_of_it(
+    store: Store, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.formats.declared.database._LONG_S", 0.0)
+    monkeypatch.setattr("store.formats.declared.database._SHARE", 1e9)
+    monkeypatch.setattr("tests.store.importing.test_database_changes.TEXT", "so")
+    small, large = (watched_steps(store, tmp_path, kind, count, monkeypatch) for count in (30, 300))
+    # where something is read, no index leads to what belongs to a response of llm, and Cursor's chats are looked for
+    # among their keys
+    for few, many in list(zip(small, large, strict=True))[{"llm-logs": 1, "cursor-ide": 2}.get(kind, 0) :]:
+        assert 0 < many < 1.2 * few
+
+
+ROWS = ["goose", "crush", "opencode", "opencode-v2", "opencode-both", "hermes-db", "openclaw"]
+"""Those with a row a session and rows of messages."""
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_sessions_without_messages_are_not_asked_for_them(
+    store: Store, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema, write = MADE[kind]
+    limit, told = sqlite.limit, list[str]()
+
+    def traced(database: sqlite3.Connection, size: int) -> None:
+        limit(database, size)
+        database.set_trace_callback(told.append)
+
+    monkeypatch.setattr(sqlite, "limit", traced)
+    counts: list[int] = []
+    for empty in (3, 300):
+        path = tmp_path / f"{empty}.db"
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(schema)
+            for session in range(empty):
+                write(database, session, 0)
+            for session in (empty, 0):
+                write(database, session, 2)
+            database.commit()
+        told.clear()
+        assert taken(store, path).imported == (2 if empty == 3 else 1)
+        counts.append(len(told))
+    assert counts[0] == counts[1]
+
+
+def test_a_damaged_page_hides_no_sessions_but_those_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, page = tmp_path / "data.db", 512
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"PRAGMA page_size = {page}; {GOOSE}")
+        monkeypatch.setattr("tests.store.importing.test_database_changes.TEXT", "so")
+        for session in range(60):
+            goose(database, session, 2 * (session % 2))
+        database.commit()
+    whole, format_ = path.read_bytes(), format_named("goose")
+
+    def found() -> list[str]:
+        try:
+            with sqlite.opened(path, tmp_path) as one:
+                return [line.begins.key for line in format_.lines(one) if line.begins]
+        except UsageError:
+            return []
+
+    hidden = 0
+    for start in range(page, len(whole), page):
+        path.write_bytes(whole[:start] + bytes(page) + whole[start + page :])
+        asked = found()
+        with monkeypatch.context() as patched:
+            patched.setattr(Sessions, "_are_said", lambda _sessions, _database: "")
+            assert found() == asked
+        hidden += 0 < len(asked) < 30
+    assert hidden
+
+
 def test_the_last_message_is_seen_as_it_is_written(
     store: Store, made: tuple[Path, sqlite3.Connection, Write], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,7 +547,7 @@ def test_a_database_that_lies_in_its_log_alone_is_told_from_others(tmp_path: Pat
     for one in (path, *(tmp_path / folder / path.name for folder in ("left", "copied"))):
         alone = claim(one, FORMATS)
         assert alone is not None
-        assert beside.format == alone.format == kind.replace("opencode-both", "opencode")
+        assert beside.format == alone.format == FORMAT_OF.get(kind, kind)
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"a?mode=rw#%20b", b"\n '\""], ids=repr)
