@@ -246,7 +246,17 @@ def _actions(call: Step, result: Step, cwd: str) -> list[Action]:
         return list(_script(as_text(given.get("input")), result.blocks, folder))
     if named in _EDITORS and (path := _path(given, folder)) and (made := _whole_of(path, result.blocks)):
         return made
-    return [*_changes(given, named, folder)]
+    return _with_shown(_changes(given, named, folder), _path(given, folder), result.text)
+
+
+def _with_shown(changes: Sequence[Action], path: str, text: str) -> list[Action]:
+    """Return changes, with the file as Cline shows it after them: an editor, or its user, may have changed more."""
+    shown = _final(text) if path and changes else None
+    if shown is None:
+        return [*changes]
+    if isinstance(changes[-1], Write):
+        return [Write(path, shown[1])]
+    return [*changes, Read(path, shown[1], 1, shown[1].count("\n") + 1)]
 
 
 def _whole_of(path: str, blocks: Sequence[Block]) -> list[Action]:
@@ -562,6 +572,7 @@ _undone = re.compile(
     r"No changes needed|Changes were rejected|Changes to [^\n]+ were not approved|The user denied this operation"
 ).match
 """The beginnings of what Cline and Roo say of calls of which nothing is done."""
+_final = re.compile(r'<final_file_content path="[^"\n]*">\n(.*)\n</final_file_content>', re.DOTALL).search
 _conflicts = re.compile(
     r"^(?:<{5,}|-{5,}) ?SEARCH>?[^\n]*\n(?::start_line:[^\n]*\n)?(?::end_line:[^\n]*\n)?(?:-{5,}\n)?(.*?)\n?"
     r"^={5,}\n(.*?)\n?^(?:>{5,}|\+{5,}) ?REPLACE",

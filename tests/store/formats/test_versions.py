@@ -883,3 +883,30 @@ def test_a_task_of_roo_code_in_its_second_version(tmp_path: Path) -> None:
         assert (report.errors, report.tools["cline-tasks"].imported) == ([], 1)
         assert native(store, second) == second.read_bytes()
         assert Importer(store).run([folder]).tools["cline-tasks"].imported == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "records", "beside"),
+    [
+        (
+            ".kimi/sessions/h/s1/context.jsonl",
+            [{"role": "_checkpoint", "id": 0}, {"role": "user", "content": "Why?"}],
+            {"wire.jsonl": [{"type": "metadata"}, {"timestamp": 1767225600.5, "message": {"type": "TurnBegin"}}]},
+        ),
+        (
+            "saoudrizwan.claude-dev/tasks/17/api_conversation_history.json",
+            [{"role": "user", "content": "Why?"}],
+            {"ui_messages.json": [{"ts": 1767225600500, "type": "say", "say": "task", "text": "Why?"}]},
+        ),
+    ],
+)
+def test_a_session_begins_when_a_file_beside_it_says(
+    tmp_path: Path, path: str, records: list[object], beside: dict[str, list[object]]
+) -> None:
+    main = tmp_path / path
+    main.parent.mkdir(parents=True)
+    for name, held in {main.name: records, **beside}.items():
+        in_lines = name.endswith(".jsonl")
+        said = "".join(json.dumps(line) + "\n" for line in held) if in_lines else json.dumps(held)
+        (main.parent / name).write_text(said)
+    assert tried(main).about.started_ms == 1767225600500

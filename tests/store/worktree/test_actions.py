@@ -386,6 +386,15 @@ def test_paths_that_begin_with_the_name_of_a_folder(roots: tuple[str, ...], path
     assert found.path == "/etc/hosts"
 
 
+def test_what_cline_shows_after_an_edit_is_the_file() -> None:
+    """An editor may have laid it out anew."""
+    shown = 'It was saved to a.py.\n\n<final_file_content path="a.py">\nnew\n\n</final_file_content>\n\nMind that.'
+    edit, read = actions("replace_in_file", {"path": "a.py", "diff": BLOCKS}, shown)
+    assert (edit, read) == (Edit("/w/a.py", (Change("old", "new"),)), Read("/w/a.py", "new\n", 1, 2))
+    assert actions("write_to_file", {"path": "a.py", "content": "new"}, shown) == [Write("/w/a.py", "new\n")]
+    assert actions("list_files", {"recursive": True}, shown) == []
+
+
 def test_edits_of_roo_that_say_more_than_a_text() -> None:
     """All places, several files, and what cannot be told without the program: patterns, and what was not done."""
     edit = {"path": "a.py", "search": "old", "replace": "new"}
