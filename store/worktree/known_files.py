@@ -11,7 +11,7 @@ import logging
 import sqlite3
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from store.index.database import Database, Row, Schema, held_if_full, put
 from store.upkeep.derived import PROGRESS, PerConversation
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.recovery import Files
+from store.worktree import tagged
 from store.worktree.actions import lines_of
 from store.worktree.worktree import Changed, Seen, Worktree
 
@@ -54,6 +55,8 @@ _REPLAYS_KEPT = 4
 _OTHERS_KEPT = 8
 _CONTENT_BYTES = 8 << 20
 _TELLING = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT))
+_TAGGED = _TELLING | {Kind.ASSISTANT, Kind.USER}
+"""The kinds of events that tell of files, and those that do where calls stand in texts."""
 _BREATH_SECONDS = 0.001
 
 
@@ -81,7 +84,8 @@ class _State(NamedTuple):
 class _Replay:
     """The worktree of one conversation as it was after ``records`` events, when ``tip`` was its head."""
 
-    def __init__(self, metadata: Mapping[str, object]) -> None:
+    def __init__(self, metadata: Mapping[str, object], telling: Set[Kind]) -> None:
+        self.telling = telling
         self.tip = 0
         self.records = 0
         self.rows: list[FileRow] = []
@@ -237,7 +241,7 @@ class KnownFiles(PerConversation):
             return data
         events = self.library.records.rows(head)
         some = [events[number - 1] for number in sorted(numbers)]
-        return dict(self._take(_Replay(self._metadata(context)), some)).get(Hash(row.hash))
+        return dict(self._take(self._begun(context), some)).get(Hash(row.hash))
 
     def forget(self) -> None:
         """Forget what is remembered: contents have changed."""
@@ -259,9 +263,14 @@ class KnownFiles(PerConversation):
         _context, number, seq, turn, uri, size, time_ms, digest, asked, since = self.db.checked("files", row)
         return FileRow(turn, number, seq, uri, _mime(uri), size, time_ms, digest, asked, since)
 
-    def _metadata(self, context: int) -> Mapping[str, object]:
+    def _begun(self, context: int) -> _Replay:
         entry = self.library.catalogue.by_id(context)
-        return entry.metadata if entry else {}
+        return _Replay(entry.metadata if entry else {}, self._telling(context))
+
+    def _telling(self, context: int) -> Set[Kind]:
+        """Return the kinds of events of a conversation that tell of files."""
+        entry = self.library.catalogue.by_id(context)
+        return _TAGGED if entry is not None and entry.format in tagged.FORMATS else _TELLING
 
     def _took_over(self, context: int, head: int) -> bool:
         """Take what is known over from the head before, where records changed that tell nothing of files."""
@@ -271,9 +280,9 @@ class KnownFiles(PerConversation):
         replay, known = self._replays.get(context), self._known_head(context)
         if replay is not None and replay.records and not turns.goes_on(replay.tip, head):
             tip = tip_of(turns.ancestor(head, replay.records - 1), patch_of(head))
-            if turn_of(tip) and self._tell_the_same(replay.tip, tip):
+            if turn_of(tip) and self._tell_the_same(context, replay.tip, tip):
                 replay.tip = tip
-        if not known or known == head or not self._tell_the_same(known, head):
+        if not known or known == head or not self._tell_the_same(context, known, head):
             return False
         try:
             self._put(context, head, (), anew=False)
@@ -284,7 +293,7 @@ class KnownFiles(PerConversation):
             replay.filed = head, replay.filed[1]
         return True
 
-    def _tell_the_same(self, one: int, other: int) -> bool:
+    def _tell_the_same(self, context: int, one: int, other: int) -> bool:
         """Return whether two branches differ in few records, and in none that tells of files."""
         records = self.library.records
         if records.length(one) != records.length(other):
@@ -292,10 +301,11 @@ class KnownFiles(PerConversation):
         places = list(branch.differences(records.runs(one), records.runs(other)))
         if sum(count for _start, count in places) > _AT_ONCE:
             return False
+        telling = self._telling(context)
         for tip in (one, other):
             rows = records.rows(tip)
             for start, count in places:
-                if any(row.kind in _TELLING for row in rows[start : start + count]):
+                if any(row.kind in telling for row in rows[start : start + count]):
                     return False
                 if self.library.views.count_resources(branch.part(records.runs(tip), start, count)):
                     return False
@@ -305,7 +315,7 @@ class KnownFiles(PerConversation):
         """Return the replay of a conversation up to ``head``; or, once it is ``until``, some of the way there."""
         replay = self._replays.pop(context, None)
         if replay is None or not self.library.turns.goes_on(replay.tip, head):
-            replay = _Replay(self._metadata(context))
+            replay = self._begun(context)
         rows = self.library.records.rows(head)
         while replay.records < len(rows) and time.monotonic() < until:
             if self._ending:
@@ -330,7 +340,7 @@ class KnownFiles(PerConversation):
         held: dict[int, list[ResourceRow]] = {}
         for one in self.library.views.resources([(row.turn, 1) for row in rows], 1):
             held.setdefault(one.turn, []).append(one)
-        telling = [row for row in rows if row.kind in _TELLING or row.turn in held or row.unsure]
+        telling = [row for row in rows if row.kind in replay.telling or row.turn in held or row.unsure]
         for row, event in self.library.viewer.events(telling):
             if isinstance(event, Away):
                 raise event

@@ -10,6 +10,7 @@ from store.events.conversation import cwd_of, roots_of
 from store.events.event import Event, Kind
 from store.exporting.steps import CallIds, Step, steps_of
 from store.formats.core.json_view import as_object
+from store.worktree import tagged
 from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of, reads_of
 from store.worktree.known import KnownText
 from store.worktree.patches import Change
@@ -57,6 +58,8 @@ class Worktree:
         self._ids = CallIds()
         self._calls: dict[str, Step] = {}
         self._files: dict[str, KnownText] = {}
+        self._tagged: list[Step] = []
+        """The calls in the last answer that had some."""
 
     def take(self, number: int, event: Event) -> Iterator[Seen | Changed]:
         """Yield the files that event ``number`` read and changed, and those that somebody attached to it."""
@@ -83,7 +86,20 @@ class Worktree:
             elif step.kind is Kind.TOOL_RESULT and (own := self._ids.result(step.id, step.tool)):
                 call = self._calls.pop(own)
                 told += self._done(number, call, step, event.native)
+            elif step.kind is Kind.ASSISTANT:
+                self._tagged = [*tagged.calls_in(step)] or self._tagged
+            elif step.kind is Kind.USER and self._tagged:
+                told += self._brought(number, step, event.native)
             yield step, call, told
+
+    def _brought(self, number: int, step: Step, record: object) -> Iterator[Seen | Changed]:
+        """Take what a request says that the calls in the answer before have brought."""
+        for result in tagged.results_in(step):
+            call = next((call for call in self._tagged if call.tool == result.tool), None)
+            if call is not None:
+                self._tagged.remove(call)
+                yield from self._done(number, call, result, record)
+        self._tagged = []
 
     def _done(self, number: int, call: Step, result: Step, record: object) -> Iterator[Seen | Changed]:
         if (told := _written(record)) is not None:

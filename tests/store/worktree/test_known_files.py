@@ -162,6 +162,48 @@ def said_in_codex(what: str, **fields: object) -> dict[str, object]:
     return {"type": "response_item", "payload": {"type": what, **fields}}
 
 
+def called(tool: str, **given: str) -> str:
+    members = "".join(f"<{name}>{value}</{name}>\n" for name, value in given.items())
+    return f"I will do that.\n\n<{tool}>\n{members}</{tool}>"
+
+
+def brought(tool: str, path: str, said: str, *, apart: bool = False) -> list[str]:
+    head = f"[{tool} for '{path}'] Result:"
+    return [head, said] if apart else [f"{head}\n{said}"]
+
+
+def test_calls_that_stand_in_texts(store: Store, tmp_path: Path) -> None:
+    """Those of Cline and Roo, one by one and two at once; what failed, or nobody asked for, tells nothing."""
+    diff = "\n<<<<<<< SEARCH\nmint\n=======\nbasil\n>>>>>>> REPLACE\n"
+    args = "<file><path>[id].txt</path></file>"
+    tagged = f"\n<read_file>\n<path>x</path>\n</read_file>\n{ROSES}"
+    talk: list[tuple[str, list[str]]] = [
+        ("user", ["<task>\nLook at the beds\n</task>", "<environment_details>\n# Time\n</environment_details>"]),
+        ("assistant", [called("read_file", path="beds.txt")]),
+        ("user", [*brought("read_file", "beds.txt", ROSES), "<environment_details>\n</environment_details>"]),
+        ("assistant", [called("replace_in_file", path="beds.txt", diff=diff)]),
+        ("user", brought("replace_in_file", "beds.txt", "The content was successfully saved.", apart=True)),
+        ("assistant", [called("write_to_file", path="denied.txt", content="x")]),
+        ("user", brought("write_to_file", "denied.txt", "The user denied this operation.")),
+        ("assistant", [called("read_file", args=args) + called("write_to_file", path="tags.txt", content=tagged)]),
+        ("user", [*brought("read_file", "[id].txt", "one", apart=True), *brought("write_to_file", "t.txt", "Saved")]),
+        ("assistant", ["That is all."]),
+        ("user", brought("read_file", "nobody.txt", "asked")),
+    ]
+    folder = tmp_path / "saoudrizwan.claude-dev" / "tasks" / "17"
+    folder.mkdir(parents=True)
+    messages = [{"role": role, "content": [{"type": "text", "text": one} for one in texts]} for role, texts in talk]
+    (folder / "api_conversation_history.json").write_text(json.dumps(messages))
+    (folder / "history_item.json").write_text(json.dumps({"workspace": "/garden", "task": "Look"}))
+    assert Importer(store).run([folder]).errors == []
+    assert known(store) == {
+        "beds@00003.txt": ROSES,
+        "beds.txt": ROSES.replace("mint", "basil"),
+        "[id].txt": "one",
+        "tags.txt": tagged.strip("\n"),
+    }
+
+
 def test_openhands_records_hold_both_states(store: Store) -> None:
     about = {"source": "agent", "tool_call_metadata": {"function_name": "str_replace_editor", "tool_call_id": "c"}}
     extras = {"path": BEDS, "old_content": ROSES, "new_content": ROSES.replace("mint", "basil")}
