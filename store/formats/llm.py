@@ -35,6 +35,7 @@ from store.formats.core.times import in_iso, milliseconds
 from store.formats.declared.description import read_views
 from store.formats.declared.format import DeclaredFormat
 from store.formats.declared.lens import DeclaredLens
+from store.ids import hash_bytes
 
 _encode = msgspec.json.Encoder().encode
 _FAILED = "Error"
@@ -568,22 +569,29 @@ class LlmLogs(DatabaseFormat):
         yield from Responses(database).lines(messages.keys, _Numbers())
 
     def marks(self, database: sqlite3.Connection) -> dict[str, Mark]:
-        """Return the number and the id of the last response; none if there are chains, which conversations share."""
-        chains = columns_of(database, "messages") >= _NEEDED
+        """Return the number and the id of the last response, and of chains the last rows, and what threads say."""
         try:
-            if chains and database.execute("SELECT 1 FROM messages LIMIT 1").fetchone():
-                return {}
             found = database.execute("SELECT rowid, id FROM responses ORDER BY rowid DESC LIMIT 1").fetchone()
+            marks = dict(zip(("number", "id"), found or (0, ""), strict=True))
+            if columns_of(database, "messages") >= _NEEDED:
+                for table in ("messages", "parts", "turns"):
+                    [marks[table]] = database.execute(f"SELECT max(rowid) FROM {table}").fetchone()
+                threads = database.execute("SELECT id, name, tip_message_hash FROM threads ORDER BY rowid")
+                marks["threads"] = hash_bytes(_encode(list(threads))).hex()
         except sqlite3.OperationalError:
+            # some tables are not there
             return {}
-        return dict(zip(("number", "id"), found or (0, ""), strict=True))
+        return marks
 
     def news(self, path: Path, database: sqlite3.Connection, since: Mapping[str, Mark]) -> sqlite.News | None:
-        """Return the conversations with new responses: all of one is written at once, and stays."""
+        """Return the conversations with new responses: all of one is written at once, and stays.
+
+        Where there are chains, which conversations share, all is read once there is anything new.
+        """
         now, last = self.marks(database), since.get("number")
         if now == since:
             return iter(()), now
-        if now.keys() != since.keys() or not isinstance(last, int):
+        if now.keys() != since.keys() or not isinstance(last, int) or now.get("messages") is not None:
             return None
         # the last one may have been deleted, and another have its number
         return Responses(database).lines(set(), self._numbers.setdefault(path, _Numbers()), last - 1), now

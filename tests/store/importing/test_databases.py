@@ -16,10 +16,12 @@ from store.conversations.contexts import Append
 from store.editing.editor import Editor
 from store.events.conversation import Conversation
 from store.events.event import DELETED, Event, Kind
+from store.formats.core import sqlite
 from store.formats.core.sqlite import Row
 from store.formats.opencode import Opencode
 from store.importing.importer import Importer
 from store.store import Store
+from store.upkeep.fsck import fsck
 from tests.store.formats.databases import (
     LLM,
     LLM_NEWER,
@@ -122,6 +124,33 @@ def test_what_llm_adds_is_brought_in_alone(store: Store, tmp_path: Path) -> None
     assert (report.imported, report.grown, report.records) == (0, 2, 3)
     assert texts(store, "Names for pets")[-2:] == ["A dog", "Rex"]
     assert texts(store, "Birds")[-1] == "And owls?"
+
+
+def test_a_database_of_llm_with_chains_is_read_when_they_have_changed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = llm_database(tmp_path / "logs.db")
+    imported(store, path)
+    copied: list[Path] = []
+    copy = sqlite._copy_all
+    monkeypatch.setattr(sqlite, "_copy_all", lambda one, other: copied.append(one) or copy(one, other))
+    with closing(sqlite3.connect(path)) as found:
+        for statement, new in (
+            ("CREATE TABLE other (a)", False),
+            ("INSERT INTO other VALUES (1)", False),
+            ("INSERT INTO responses (id, prompt, response, conversation_id) VALUES ('r9', 'A dog', 'Rex', 'c1')", True),
+            ("UPDATE threads SET name = 'Owls' WHERE id = 't1'", True),
+            ("UPDATE threads SET tip_message_hash = 'm2' WHERE id = 't1'", True),
+            ("INSERT INTO other VALUES (1)", False),
+        ):
+            found.execute(statement)
+            found.commit()
+            time.sleep(0.03)
+            copied.clear()
+            report = Importer(store).run([path], by_hand=False)
+            assert (report.errors, report.grown > 0, bool(copied)) == ([], new, new), statement
+    assert texts(store, "Owls")[-1] != "Nothing."
+    assert fsck(store) == []
 
 
 @contextmanager
