@@ -194,8 +194,9 @@ class Batch:
             form, body = waiting
         elif opened.chunks is not None:
             self._lists[digest] = opened.chunks
-            for chunk in opened.chunks:
-                needs[chunk.hash] = None
+            if self._contents:
+                for chunk in opened.chunks:
+                    needs[chunk.hash] = None
             return
         elif (base := opened.lacks) is not None:
             self._deltas[digest] = opened

@@ -45,7 +45,7 @@ class Reading:
         for span in record_spans(self._format, snapshot.data, snapshot.start):
             self._envelope.gap(bytes(snapshot.data[self._end : span.start]))
             self._at = span.end
-            yield self._format.main_type, snapshot.data[span.start : span.end], _shifted(snapshot.passed, span.start)
+            yield self._format.main_type, snapshot.data[span.start : span.end], shifted(snapshot.passed, span.start)
             self._prefix.follow(self._end)
             self._finished, self._end = self._end, span.end
 
@@ -83,7 +83,7 @@ def record_spans(format_: Format, data: memoryview, start: int) -> Iterator[Span
         yield Span(end, len(data))
 
 
-def _shifted(passed: Callable[[int], None], start: int) -> Callable[[int], None]:
+def shifted(passed: Callable[[int], None], start: int) -> Callable[[int], None]:
     """Return ``passed`` for offsets that count from ``start``."""
     return lambda offset: passed(start + offset)
 

@@ -40,7 +40,7 @@ from store.importing.group import MUCH_BYTES, Group, stored
 from store.importing.likeness import Continuation, Spelling, begins_with
 from store.importing.prepared import Whole
 from store.importing.provenance import Imported, ImportedFile, changes_of, main_name, read_as
-from store.importing.reading import FIRST_RECORDS, LOOKED_AT, Reading, beginning
+from store.importing.reading import FIRST_RECORDS, LOOKED_AT, Reading, beginning, shifted
 from store.importing.records import Diverged, Done, RecordIntake, recalled
 from store.importing.snapshot import (
     Cursor,
@@ -50,7 +50,6 @@ from store.importing.snapshot import (
     has_copies,
     hash_of_large,
     keep_original,
-    nowhere,
     path_text,
     rendition,
     stamps_of,
@@ -677,7 +676,8 @@ class FileImport(_Import):
             records.follow(shared)
         for record in part.records:
             span = parts.spans[record]
-            records.take(self._format.main_type, snapshot.data[span.start : span.end], nowhere)
+            data = snapshot.data[span.start : span.end]
+            records.take(self._format.main_type, data, shifted(snapshot.passed, span.start))
             snapshot.passed(span.start)
         size = parts.size(at)
         elsewhere = known is not None and known.metadata.get("file") != self._file

@@ -246,6 +246,8 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 _OBJECT = 0x7B
 RELEASED_AT_ONCE = 8 << 20
 """The bytes of a mapped file that are released at once: the system maps more than it is asked for."""
+_LARGEST_CONVERSATION = 64 << 20
+"""A conversation of more bytes is one record: several copies are needed to tell its messages."""
 
 
 class Outline(NamedTuple):
@@ -263,7 +265,9 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
     released = 0
     # as elements of a list, though there may be none: one that is damaged ends where the next begins
     for cut in cuts(data, lambda path: Choice.LISTS if len(path) < 2 else Choice.TAKE, end_of(_opening(data, 0))):
-        if data[cut.start] == _OBJECT:
+        if cut.end - cut.start > _LARGEST_CONVERSATION:
+            yield cut.end, Outline({}, [Span(cut.start, cut.end)])
+        elif data[cut.start] == _OBJECT:
             told = bytes(data[cut.start : cut.end]), cut.start, holder
             yield cut.end, _outlined(*told) or _followed(*told)
         if cut.end - released >= RELEASED_AT_ONCE:
@@ -420,7 +424,7 @@ class ExportFormat(Format):
 
     def _parts(self, data: memoryview, messages: Sequence[tuple[int, _Message]], before: int) -> Iterator[Part]:
         """Yield the branches of a conversation, after ``before`` other parts; its messages come with positions."""
-        records = [bytes(data[span.start : span.end]) for _at, span in messages]
+        records = [_told_by(data, span) for _at, span in messages]
         members = messages[0][1].members
         read = {key: decode(value) for key, value in members.items() if key in self.read}
         said = {key: decoded.value for key, decoded in read.items() if decoded}
@@ -434,6 +438,12 @@ class ExportFormat(Format):
             described = About(about.title, about.project, started, key, about.extra)
             places = [messages[node][0] for node in way.nodes]
             yield Part(key, places, described, before + way.base if way.base >= 0 else -1, way.shared)
+
+
+def _told_by(data: memoryview, message: _Message) -> bytes:
+    """Return a message, or the beginning of one that is a whole large conversation."""
+    is_large = message.end - message.start > _LARGEST_CONVERSATION
+    return bytes(data[message.start : message.start + HEAD_SIZE if is_large else message.end])
 
 
 def _name_of(nodes: Sequence[Node], way: Sequence[int], records: Sequence[bytes]) -> str:

@@ -12,15 +12,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from store.events.event import ValuePath
-from store.formats.core.format import Span
+from store.formats.core.format import Span, let_go
 from store.formats.core.json_spans import text_of
 from store.formats.core.json_view import BYTE_ORDER_MARK, is_json, is_strict_json
 
 LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
-_literal = re.compile(LITERAL).match
+_in_literal = re.compile(rb'[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+').match
 _between = re.compile(rb"[\s,:\0]*+").match
 _to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
-_scalar = re.compile(rb'[^\s,:\[\]{}"\0]++').match
+_strings = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+').match
+_scalar = re.compile(rb'[^\s,:\[\]{}"\0]*+').match
 _PLAIN = LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _PLAIN + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?"
@@ -29,6 +30,10 @@ _key_before = re.compile(rb'"[^"\\\n]*+"\s*+:\s*+\Z').search
 _LONGEST_KEY = 256
 _DEEPEST_INDENT = 64
 _NEAR = 1024 * 1024
+_WINDOW = 4 * 1024 * 1024
+"""A mapped file is searched in pieces of so many bytes: those before it take no memory."""
+_LARGEST_READ = 64 * 1024 * 1024
+"""What is larger is not given to a parser as a whole."""
 _MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
 LARGEST_PASSED = 16 * 1024
@@ -47,6 +52,7 @@ class Choice(Enum):
     LISTS = 3
 
 
+_Match = Callable[[memoryview, int, int], re.Match[bytes] | None]
 _RECORDS = (Choice.TAKE, Choice.LISTS)
 
 Choose = Callable[[ValuePath], Choice]
@@ -82,10 +88,10 @@ class _Level:
 
     def next_sibling(self, data: memoryview, position: int, bound: int) -> int:
         """Return where the next one after ``position`` begins (its key, if it has one); 0 for none before ``bound``."""
-        for found in self.sibling.finditer(data, position + 1, bound) if self.sibling else ():
+        for found in _found(self.sibling, data, position + 1, bound) if self.sibling else ():
             if not self.is_object:
-                return found.start()
-            if named := _key_before(data, max(position, found.start() - _LONGEST_KEY), found.start()):
+                return found
+            if named := _key_before(data, max(position, found - _LONGEST_KEY), found):
                 return named.start()
         return 0
 
@@ -142,7 +148,7 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
     document = waste = 0
     position = start or (len(BYTE_ORDER_MARK) if data[:3] == BYTE_ORDER_MARK else 0)
     size = len(data)
-    while (position := end_of(_between(data, position))) < size:
+    while (position := _run_end(_between, data, position)) < size:
         first = data[position]
         if first in _CLOSERS:
             if levels and levels[-1].is_object == _MATCHING[first]:
@@ -152,10 +158,10 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
             continue
         level = levels[-1] if levels else None
         if level and level.step is None:
-            key = _literal(data, position) if first == _QUOTE else None
-            if key:
-                level.step = text_of(key[0])
-                position = key.end()
+            after = _literal_end(data, position) if first == _QUOTE else 0
+            if after:
+                level.step = text_of(bytes(data[position:after])) if after - position <= _WINDOW else ""
+                position = after
                 continue
         path: ValuePath = (*level.path, "" if level.step is None else level.step) if level else ()
         choice = level.choice if level else None
@@ -190,10 +196,10 @@ def _value(data: memoryview, position: int, level: _Level | None, waste: int) ->
     """Return the end of the value at ``position``, the number of bytes read in vain, and whether it is whole."""
     first = data[position]
     if first not in _OPENERS:
-        scalar = (_literal if first == _QUOTE else _scalar)(data, position)
-        if scalar:
-            return scalar.end(), 0, True
-        end = seen = 0
+        end = _literal_end(data, position) if first == _QUOTE else _run_end(_scalar, data, position)
+        if end > position:
+            return end, 0, True
+        seen = 0
     else:
         if level and (following := level.near_sibling(data, position)):
             # mostly it ends before the next one, and a parser tells faster than brackets
@@ -203,7 +209,7 @@ def _value(data: memoryview, position: int, level: _Level | None, waste: int) ->
         end, seen = _element_end(data, position, len(data))
         if end and (level is None or not level.next_sibling(data, position, end)):
             return end, 0, True
-        if end and is_json(data[position:end]):
+        if end and (end - position > _LARGEST_READ or is_json(data[position:end])):
             return end, 0, True
     later = level.next_sibling(data, position, len(data)) if level and waste < _MOST_WASTE else 0
     return without_separators(data, position, later or len(data)), max(seen - position, 0), False
@@ -211,13 +217,64 @@ def _value(data: memoryview, position: int, level: _Level | None, waste: int) ->
 
 def _element_end(data: memoryview, position: int, bound: int) -> tuple[int, int]:
     """Return the end of a container, 0 where it has none before ``bound``, and the offset read up to."""
-    depth = 0
-    while bracket := _to_bracket(data, position, bound):
-        position = bracket.end()
-        depth += 1 if bracket.lastindex else -1
-        if depth <= 0:
-            return position, position
+    depth, released = 0, position
+    while position < bound:
+        window = min(position + _WINDOW, bound)
+        if bracket := _to_bracket(data, position, window):
+            position = bracket.end()
+            depth += 1 if bracket.lastindex else -1
+            if depth <= 0:
+                return position, position
+        elif (end := end_of(_strings(data, position, window))) < window:
+            # a string that is longer than the window, or never ends
+            if not (after := _literal_end(data, end)):
+                break
+            position = after
+        else:
+            position = end
+        if position - released >= _WINDOW:
+            let_go(data, released, position)
+            released = position
     return 0, position
+
+
+def _literal_end(data: memoryview, position: int) -> int:
+    """Return the end of the string that begins at ``position``, 0 where the line or the file ends before."""
+    at, size = position + 1, len(data)
+    while at < size:
+        window = min(at + _WINDOW, size)
+        end = end_of(_in_literal(data, at, window))
+        if end < window and data[end] == _QUOTE:
+            return end + 1
+        if end < window and (data[end] == _NEWLINE or end + 1 < window):
+            break
+        if end == at:
+            break
+        # an escape at the end of the window goes on in the next one
+        let_go(data, at, end)
+        at = end
+    return 0
+
+
+def _run_end(run: _Match, data: memoryview, position: int) -> int:
+    """Return the end of a run of bytes."""
+    while (end := end_of(run(data, position, position + _WINDOW))) == position + _WINDOW:
+        let_go(data, position, end)
+        position = end
+    return end
+
+
+def _found(pattern: re.Pattern[bytes], data: memoryview, start: int, bound: int) -> Iterator[int]:
+    """Yield where matches of a pattern begin; one that is longer than a window may be passed over."""
+    while start < bound:
+        begun, window = start, min(start + _WINDOW, bound)
+        for found in pattern.finditer(data, start, min(window + _WINDOW, bound)):
+            if found.start() >= window:
+                break
+            yield found.start()
+            start = max(start, found.end())
+        let_go(data, begun, window)
+        start = max(start, window)
 
 
 def _beginning_like(data: memoryview, position: int) -> re.Pattern[bytes] | None:

@@ -170,3 +170,20 @@ def test_an_export_of_many_conversations(disk: Path, size: int) -> None:
     assert first[1:] == [count, 21 * count, 0, 0]
     assert second[1:] == [0, 0, 0, 0]
     assert max(first[0], second[0], exported[0]) < MOST_MIB
+
+
+@pytest.mark.timeout(1300)
+def test_an_export_with_a_text_that_is_larger_than_memory_may_be(disk: Path) -> None:
+    path = disk / "conversations.json"
+    small = json.dumps(tree("c1", said("1", "root", "user", "Hello"), title="Small")).encode()
+    before, after = json.dumps(tree("c2", said("2", "root", "user", "|"), title="Large")).encode().split(b"|")
+    with path.open("wb") as file:
+        file.write(b"[" + small + b", " + before)
+        for number in range(MOST_MIB + 20):
+            file.write((f"{number:07} some text that goes on, ".encode() * 40_000)[:MIB])
+        file.write(after + b"]")
+    first, second, exported = run(disk, path)
+    print(f"peaks: {first[0]} MiB importing, {second[0]} again, {exported[0]} exporting")
+    assert first[1:] == [2, 3, 1, 0]
+    assert second[1:] == [0, 0, 0, 0]
+    assert max(first[0], second[0], exported[0]) < MOST_MIB
