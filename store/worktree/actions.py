@@ -251,12 +251,13 @@ def _actions(call: Step, result: Step, cwd: str) -> list[Action]:
 
 def _with_shown(changes: Sequence[Action], path: str, text: str) -> list[Action]:
     """Return changes, with the file as Cline shows it after them: an editor, or its user, may have changed more."""
-    shown = _final(text) if path and changes else None
-    if shown is None:
+    begins = _final(text) if path and changes else None
+    if begins is None or (end := text.rfind(_FINAL_ENDS)) < begins.end():
         return [*changes]
+    shown = text[begins.end() : end]
     if isinstance(changes[-1], Write):
-        return [Write(path, shown[1])]
-    return [*changes, Read(path, shown[1], 1, shown[1].count("\n") + 1)]
+        return [Write(path, shown)]
+    return [*changes, Read(path, shown, 1, shown.count("\n") + 1)]
 
 
 def _whole_of(path: str, blocks: Sequence[Block]) -> list[Action]:
@@ -317,11 +318,18 @@ def _call(call: Step) -> tuple[Mapping[str, object], str]:
 def _tagged(text: str) -> Iterator[dict[str, object]]:
     """Yield the files of arguments that are XML, as Roo's are: with paths, lines and differences, as they stand."""
     for held in text.split(_FILE_TAG)[1:]:
-        members = {found[1]: found[2] for found in _element(held)}
-        diff = "\n".join(found[2] for found in _element(members.get("diff", "")) if found[1] == "content")
-        first, _hyphen, last = members.get("line_range", "").strip().partition("-")
-        lines = {"start_line": int(first), "end_line": int(last)} if first.isdecimal() and last.isdecimal() else {}
-        yield {"path": members.get("path", "").strip(), "diff": diff or members.get("diff", ""), **lines}
+        path, lines, diff = ("\n".join(_elements(held, name)) for name in ("path", "line_range", "diff"))
+        found = _span(lines)
+        span = {"start_line": int(found[1]), "end_line": int(found[2])} if found else {}
+        yield {"path": path.strip(), "diff": "\n".join(_elements(diff, "content")) or diff, **span}
+
+
+def _elements(text: str, name: str) -> Iterator[str]:
+    """Yield what stands in the elements of a name, as it is spelled."""
+    opening, closing, at = f"<{name}>", f"</{name}>", 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+        yield text[start + len(opening) : end]
+        at = end
 
 
 def _known_as(tool: str) -> str:
@@ -567,12 +575,13 @@ def _unnumbered(text: str, *, framed: bool = False) -> tuple[str, int, int] | No
 
 
 _FILE_TAG = "<file>"
-_element = re.compile(r"<(path|diff|content|line_range)>(.*?)</\1>", re.DOTALL).finditer
+_span = re.compile(r"\s*(\d{1,9})-(\d{1,9})\s*").fullmatch
 _undone = re.compile(
     r"No changes needed|Changes were rejected|Changes to [^\n]+ were not approved|The user denied this operation"
 ).match
 """The beginnings of what Cline and Roo say of calls of which nothing is done."""
-_final = re.compile(r'<final_file_content path="[^"\n]*">\n(.*)\n</final_file_content>', re.DOTALL).search
+_final = re.compile(r'<final_file_content path="[^"\n]*">\n').search
+_FINAL_ENDS = "\n</final_file_content>"
 _conflicts = re.compile(
     r"^(?:<{5,}|-{5,}) ?SEARCH>?[^\n]*\n(?::start_line:[^\n]*\n)?(?::end_line:[^\n]*\n)?(?:-{5,}\n)?(.*?)\n?"
     r"^={5,}\n(.*?)\n?^(?:>{5,}|\+{5,}) ?REPLACE",

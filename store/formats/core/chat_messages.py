@@ -33,7 +33,7 @@ _INLINE = (
     ("", "image", "mediaType"),
 )
 """Where base64 stands in a part: in a member, or beside its type, as in the Model Context Protocol and the AI SDK."""
-_FORMATS = frozenset(("gif", "jpeg", "jpg", "png", "webp"))
+_FORMATS = frozenset(("gif", "jpeg", "png", "webp"))
 _BYTES = ("data", "bytes", "Bytes")
 _URLS = ("image_url", "imageUrl", "image", "uri", "url", "video_url", "audio_url")
 _AUDIO = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -116,8 +116,8 @@ def _gemini(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bo
 def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bool:
     """Add a part that holds an image, a document or a sound; return whether it is one."""
     what = as_text(part.get("type"))
-    if as_text(part.get("format") or as_object(part.get("data")).get("format")).lower() in _FORMATS:
-        return _with_format(part, path, label, into)
+    if _with_format(part, path, label, into):
+        return True
     source = as_object(part.get("source"))
     if source.get("type") == "text" and isinstance(text := source.get("data"), str):
         into.text(text, (*path, "source", "data"), label or "document")
@@ -151,14 +151,16 @@ def _media(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> boo
 def _with_format(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bool:
     """Add an image as Amazon's programs have it: its bytes may be numbers; return whether it is one."""
     if "format" not in part:
-        part, path = as_object(part["data"]), (*path, "data")
+        part, path = as_object(part.get("data")), (*path, "data")
+    name = as_text(part.get("format")).lower().replace("jpg", "jpeg")
+    if name not in _FORMATS:
+        return False
     held, path = part.get("source"), (*path, "source")
     key = next((key for key in _BYTES if key in as_object(held)), "")
     if key:
         held, path = as_object(held)[key], (*path, key)
     data = from_base64(held) if isinstance(held, str) else from_numbers(held)
     if data:
-        name = as_text(part["format"]).lower().replace("jpg", "jpeg")
         attach(data, f"image/{name}", path, "image", label, into, encoded=isinstance(held, str))
     return bool(data)
 
