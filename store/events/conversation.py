@@ -139,7 +139,7 @@ def cwd_of(metadata: Mapping[str, object]) -> str:
 def roots_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
     """Return the folders by whose names the paths of a conversation's tools begin; none where they begin otherwise."""
     roots = metadata.get("roots")
-    return tuple(roots.replace("\\", "/").splitlines()) if isinstance(roots, str) else ()
+    return tuple(filter(None, roots.replace("\\", "/").split("\n"))) if isinstance(roots, str) else ()
 
 
 class EventRow(Struct, frozen=True, gc=False):

@@ -217,11 +217,11 @@ def _below_root(path: str, roots: Sequence[str]) -> str:
     name, _slash, rest = path.partition("/")
     root = next((root for root in roots if PurePosixPath(root).name == name), "")
     # tools also take paths from the only folder
-    return absolute(rest, root) if root else absolute(path, roots[0] if len(roots) == 1 else "")
+    return absolute(rest, root) or root if root else absolute(path, roots[0] if len(roots) == 1 else "")
 
 
 def _actions(call: Step, result: Step, cwd: str) -> list[Action]:
-    if result.failed or _undone(result.text):
+    if result.failed or result.text.startswith(_DENIED):
         return []
     given, named = _call(call)
     folder = absolute(_first(given, _FOLDER) or "", cwd) or cwd
@@ -246,6 +246,8 @@ def _actions(call: Step, result: Step, cwd: str) -> list[Action]:
         return list(_script(as_text(given.get("input")), result.blocks, folder))
     if named in _EDITORS and (path := _path(given, folder)) and (made := _whole_of(path, result.blocks)):
         return made
+    if _undone(result.text):
+        return []
     return _with_shown(_changes(given, named, folder), _path(given, folder), result.text)
 
 
@@ -576,10 +578,9 @@ def _unnumbered(text: str, *, framed: bool = False) -> tuple[str, int, int] | No
 
 _FILE_TAG = "<file>"
 _span = re.compile(r"\s*(\d{1,9})-(\d{1,9})\s*").fullmatch
-_undone = re.compile(
-    r"No changes needed|Changes were rejected|Changes to [^\n]+ were not approved|The user denied this operation"
-).match
-"""The beginnings of what Cline and Roo say of calls of which nothing is done."""
+_DENIED = "The user denied this operation"
+_undone = re.compile(r"No changes needed|Changes were rejected|Changes to [^\n]+ were not approved").match
+"""The beginnings of what Roo says of edits that are not made."""
 _final = re.compile(r'<final_file_content path="[^"\n]*">\n').search
 _FINAL_ENDS = "\n</final_file_content>"
 _conflicts = re.compile(
@@ -595,7 +596,7 @@ def _edits(given: Mapping[str, object], cwd: str) -> Iterator[Write | Edit]:
     files = given.get(_LISTED[1])
     if isinstance(files, list) and len(files) > 1:
         for file in files:
-            yield from _edits(as_object(file), cwd)
+            yield from _edits({**as_object(file), _LISTED[1]: None}, cwd)
         return
     whole = _path(given, cwd)
     changes: dict[str, list[Change]] = {}
