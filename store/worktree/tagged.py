@@ -22,7 +22,7 @@ _begins = re.compile(rf"<({'|'.join(_TOOLS)})>").search
 _member = re.compile(r"\s*<(\w+)>").match
 _TEXTS = frozenset(("args", "content", "diff", "replace", "search"))
 """The members whose blanks are theirs, but for a newline at each end."""
-_brought = re.compile(r"\[(\w+)\b[^\n]*?\] Result:\n{0,2}").match
+_brought = re.compile(r"\[(\w+)\b[^\n]*?\] Result:\n?").match
 _failed = re.compile(r"(?:The tool execution failed|The user denied|\[ERROR\]|<error>)").match
 
 
