@@ -22,6 +22,7 @@ from store.formats.core.removal import links_of_message
 _TEXTS = frozenset(("text", "input_text", "output_text", "summary_text", "reasoning_text"))
 CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 _RESULTS = frozenset(("tool_result", "mcp_tool_result"))
+_TEXT_ALONE, _TEXT_STEP = frozenset(("type", "text")), ("text",)
 _THINKING = frozenset(("thinking", "think"))
 _INLINE = (
     ("source", "data", "media_type"),
@@ -71,7 +72,10 @@ def _part(part: object, path: ValuePath, label: str, into: Gathered) -> None:
             into.blocks += argument_blocks(part, path, numbered(label or "content", path))
         return
     what = as_text(part.get("type"))
-    if what in CALLS:
+    if what == "text" and part.keys() == _TEXT_ALONE and isinstance(text := part["text"], str):
+        # as most are
+        into.text(text, path + _TEXT_STEP, label)
+    elif what in CALLS:
         arguments(part.get("input"), (*path, "input"), into.call(part, path, "name", "id"), into)
     elif what in _RESULTS or what.endswith("_tool_result"):
         name = into.result(part, path, "tool_use_id")
@@ -190,6 +194,9 @@ ITEMS = frozenset((*_WITH_OUTPUT, *(f"{call}_output" for call in _WITH_OUTPUT), 
 _ENVELOPE = frozenset(("type", "id", "status", "call_id"))
 _PLAIN = frozenset(("role", "content"))
 _THOUGHTS = ("reasoning_content", "reasoning")
+_STOPS = ("stop_reason", "finish_reason", "finishReason")
+_BESIDE_CONTENT = frozenset((*_THOUGHTS, *_STOPS, "function_call", "model", "parts", "refusal", "tool_calls"))
+"""The members of a message that say something beside its content."""
 MEMBERS = frozenset((
     *_ENVELOPE, *_PLAIN, *_THOUGHTS, "action", "arguments", "function_call", "input", "model", "name", "output",
     "parts", "reasoning_details", "refusal", "summary", "tool_call_id", "tool_calls",
@@ -292,8 +299,9 @@ def gather_message(record: JsonObject, path: ValuePath, into: Gathered) -> Kind:
     if "role" not in record and what in ITEMS:
         return _item(record, what, path, into)
     kind = ROLES.get(as_text(record.get("role")), Kind.USER if "parts" in record else Kind.NOTE)
-    if record.keys() == _PLAIN and kind is not Kind.TOOL_RESULT:
-        gather(record["content"], (*path, "content"), "", into)
+    if _BESIDE_CONTENT.isdisjoint(record) and kind is not Kind.TOOL_RESULT:
+        # as most are
+        gather(record.get("content"), (*path, "content"), "", into)
         return kind_of(kind, into)
     if record.get("role") in ("tool", "function"):
         into.result(record, path, "tool_call_id" if "tool_call_id" in record else "name")
@@ -372,7 +380,7 @@ def _model(record: JsonObject, path: ValuePath, into: Gathered) -> None:
     if model := as_text(record.get("model")):
         into.header["model"] = model
         into.places["model"] = (*path, "model")
-    for key in ("stop_reason", "finish_reason", "finishReason"):
+    for key in _STOPS:
         stop = as_text(record.get(key))
         if stop and stop not in _USUAL_STOPS:
             into.header["stop_reason"] = stop
