@@ -86,10 +86,14 @@ class Chain:
 
 
 class Alone(Chain):
-    """The chain of a branch whose records are all at hand, without a store; ``lost`` once it had to be asked."""
+    """The chain of a branch whose records are all at hand, without a store; ``lost`` once it had to be asked.
 
-    def __init__(self) -> None:
+    ``outside`` finds content that is at hand, too.
+    """
+
+    def __init__(self, outside: Blobs = lambda _algorithm, _digest: None) -> None:
         self.lost = False
+        self._outside = outside
         self.number = 1
         super().__init__(1, lambda _number: None, self._asked)
 
@@ -97,9 +101,10 @@ class Alone(Chain):
         super().advance(event)
         self.number += 1
 
-    def _asked(self, _algorithm: str, _digest: bytes) -> bytes | None:
-        self.lost = True
-        return None
+    def _asked(self, algorithm: str, digest: bytes) -> bytes | None:
+        found = self._outside(algorithm, digest)
+        self.lost = self.lost or found is None
+        return found
 
 
 class Recorded(Struct, frozen=True):

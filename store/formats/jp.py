@@ -15,17 +15,18 @@ import gzip
 import json
 import os
 import re
+import zlib
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal, NamedTuple
 
 from store.errors import NotFound, UsageError
 from store.events.event import Block, Compaction, Kind, Resource, ValuePath
-from store.formats.core import lens
+from store.formats.core import budget, lens
 from store.formats.core.blocks import Decode, argument_blocks, numbered
-from store.formats.core.budget import Budget
 from store.formats.core.composing import Particulars
 from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, ExternalBlob, Format, Source, Span, Titled, first_line
@@ -479,6 +480,8 @@ def blob_place(name: str) -> str:
 
 _LEVEL = 6
 """Of gzip: beyond it, time doubles for a hundredth of the size."""
+_GZIP = 31
+"""The window of zlib for what has the head and the checksum of gzip."""
 
 
 def zipped(content: bytes) -> bytes:
@@ -493,16 +496,29 @@ def read_blob(root: Path, digest: bytes) -> bytes:
     Raises NotFound, or DamageError where the file is no gzip, too large, or does not match its name.
     """
     name = digest.hex()
-    bucket = root / name[:2] / name[2:4]
-    paths = (bucket / f"{name[4:]}.blob.gz", bucket / f"{name}.blob.gz", root / f"{name}.blob.gz")
+    bucket = f"{name[:2]}/{name[2:4]}"
+    # nearly always the first
+    paths = (root / f"{place}.blob.gz" for place in (f"{bucket}/{name[4:]}", f"{bucket}/{name}", name))
     if (found := read_by_hash(paths, digest, "JP's blob", _unzipped)) is None:
         raise NotFound(f"JP's blob {name} is not under {root}; the conversation refers to it")
     return found
 
 
+_SMALL_BYTES = 64 << 10
+"""A file of less than this is unpacked at once, if that gives no more than a budget has at least."""
+
+
 def _unzipped(raw: BinaryIO, path: Path) -> bytes:
+    packed = raw.read(_SMALL_BYTES)
+    if len(packed) < _SMALL_BYTES:
+        member = zlib.decompressobj(_GZIP)
+        with suppress(zlib.error):
+            content = member.decompress(packed, budget.LEAST_BYTES)
+            if member.eof and not member.unused_data:
+                return content
+    raw.seek(0)
     with gzip.open(raw) as file:
-        return Budget(path, os.fstat(raw.fileno()).st_size).whole(file)
+        return budget.Budget(path, os.fstat(raw.fileno()).st_size).whole(file)
 
 
 _EVENTS, _CONFIG, _METADATA = "events.json", "base_config.json", "metadata.json"
@@ -573,7 +589,7 @@ class Jp(Format):
         return [record for at, record in enumerate(records) if at not in deleted and pairs[at] not in gone]
 
     def blobs(self, source: Source, payload: bytes) -> Iterator[ExternalBlob]:
-        return referenced_blobs((_storage(source.path) or source.path.parent) / "blobs", payload)
+        return referenced_blobs(_blobs_of(source.path), payload)
 
 
 def pair(event: JsonObject) -> tuple[str, str] | None:
@@ -586,6 +602,11 @@ def pair(event: JsonObject) -> tuple[str, str] | None:
 def _storage(folder: Path) -> Path | None:
     """Return the directory that holds ``conversations/``, in which a conversation lies or is archived."""
     return next((above.parent for above in folder.parents[:2] if above.name == "conversations"), None)
+
+
+@lru_cache(4)
+def _blobs_of(folder: Path) -> Path:
+    return (_storage(folder) or folder.parent) / "blobs"
 
 
 def _sidecars(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -1,6 +1,6 @@
 """Sessions whose last commits are made together: many small ones cost one sync, and are compressed with each other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
@@ -22,7 +22,7 @@ from store.events.event import Event, Kind
 from store.formats.core.format import ExternalBlob
 from store.ids import HASH_SIZE, Hash, patch_of
 from store.importing.crew import Records
-from store.importing.prepared import Chunk, Prepared
+from store.importing.prepared import Alias, Chunk, Prepared
 from store.importing.projects import Repositories
 from store.importing.snapshot import Passed, nowhere
 from store.importing.unclaimed import Overtaken, Unclaimed
@@ -151,6 +151,14 @@ class Appender:
         else:
             for record in chunk.records:
                 self._put(record, record.size)
+
+    def prepared_outside(self, aliases: Iterable[Alias]) -> None:
+        """Take the names of content beside the session that comes with the next records that are prepared."""
+        for algorithm, digest, name in aliases:
+            if digest not in self.arrived:
+                self.arrived.add(digest)
+                if self._store.contents.aliased(algorithm, digest) is None:
+                    self.aliases[digest] = (algorithm, digest, name)
 
     def add_huge(self, type_name: str, data: memoryview, passed: Passed) -> None:
         """Append a record that is too large to be held; ``passed`` gets the progress of reading it."""

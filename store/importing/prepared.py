@@ -1,8 +1,8 @@
 """Records of a session made ready for the store by a process that does not have it: read, hashed, seen, and packed.
 
 All of that follows from the files alone, and is most of the work of an import. The process that has the store does not
-read a session that was prepared to its end. Where only the store can tell, as of content that lies beside a session, it
-gets the record as well.
+read a session that was prepared to its end. Content that lies beside a session is read with the record that names it.
+Where only the store can tell, as of content that is not there, it gets the record as well.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,8 +14,10 @@ from msgspec import Struct, field
 from store.content.compression import GROUP_BYTES, LEAST_BYTES, Member, Packed, pack_records, taken_apart
 from store.content.cuts import MAX_CUT_BYTES
 from store.conversations.chain import Alone
+from store.disk.blob_format import Form
+from store.errors import DamageError, NotFound
 from store.events.event import Event
-from store.formats.core.format import About, Format, Source
+from store.formats.core.format import About, ExternalBlob, Format, Source
 from store.formats.registry import format_named, learn, lens_for
 from store.helper import Answer, Work
 from store.ids import Hash, hash_bytes
@@ -48,8 +50,8 @@ class Seen(Struct, array_like=True):
 class Prepared(Struct, frozen=True, array_like=True, gc=False):
     """A record: the name of its payload, the size of that in bytes, and the name of its type.
 
-    It has its ``payload`` where only the store can tell how it is seen, where it refers to content beside the session,
-    and where it is one of the first.
+    It has its ``payload`` where only the store can tell how it is seen, where it refers to content beside the session
+    that could not be read, and where it is one of the first.
     """
 
     digest: Hash
@@ -74,11 +76,16 @@ class Whole(Struct, frozen=True, array_like=True):
     begins: list[str] = []
 
 
+Alias = tuple[str, bytes, Hash]
+"""The name that a record has for content outside of it, an algorithm and a digest, and the hash of that."""
+
+
 class Chunk(Struct, frozen=True, array_like=True, gc=False):
     """Records that follow each other, of ``size`` bytes, what they are made of, and how they are seen.
 
     What they are made of is ``packed`` as far as it fills groups; the ``rest`` may go with that of others, or be alike
-    to what the store has. The last one says what the session is as a ``whole``.
+    to what the store has. The last one says what the session is as a ``whole``. ``aliases`` are the names that records
+    have for content that is in there, too.
     """
 
     records: list[Prepared]
@@ -87,6 +94,7 @@ class Chunk(Struct, frozen=True, array_like=True, gc=False):
     rest: list[Member] = []
     seen: Seen = field(default_factory=Seen)
     whole: Whole | None = None
+    aliases: list[Alias] = []
 
 
 class TooLargeError(Exception):
@@ -127,8 +135,10 @@ class Preparer:
         """
         format_ = format_named(source.format)
         stamps, samples, envelope = stamps_of(source), Samples(format_), EnvelopeBuilder()
-        sight, pile = _Sight(), self._pile
+        pile = self._pile
         pile.begin()
+        outside = _Outside(pile)
+        sight = _Sight(outside)
         has_blobs = type(format_).blobs is not Format.blobs
         records: list[Prepared] = []
         size, count = 0, 0
@@ -143,21 +153,21 @@ class Preparer:
                 count += 1
                 samples.see(count, payload)
                 kind = format_.type_of(source, payload) if type_name == format_.main_type else type_name
-                wanted = count <= LOOKED_AT or (has_blobs and any(True for _blob in format_.blobs(source, payload)))
-                # always seen
-                wanted = not sight.sees(kind, payload) or wanted
+                # always taken, and then seen
+                wanted = has_blobs and not outside.takes(format_.blobs(source, payload))
+                wanted = not sight.sees(kind, payload) or wanted or count <= LOOKED_AT
                 digest = hash_bytes(payload)
                 records.append(Prepared(digest, len(payload), kind, payload if wanted else None))
                 pile.add(taken_apart(digest, payload, self._limit))
                 size += len(payload)
-                if size >= _CHUNK_BYTES or len(records) == _CHUNK_RECORDS:
-                    yield Chunk(records, size, *pile.taken(), sight.taken())
+                if size + outside.size >= _CHUNK_BYTES or len(records) == _CHUNK_RECORDS:
+                    yield Chunk(records, size, *pile.taken(), sight.taken(), aliases=outside.taken())
                     records, size = [], 0
             cursor, rest = reading.end(count, stamps.main)
             about = format_.about(source, samples.records)
             begins = [beginning(one, format_) for one in samples.records[:LOOKED_AT]]
             whole = Whole(stamps, cursor, envelope.close(rest), len(snapshot.data), samples.titled(()), about, begins)
-        yield Chunk(records, size, *pile.taken(), sight.taken(), whole)
+        yield Chunk(records, size, *pile.taken(), sight.taken(), whole, outside.taken())
 
 
 class _Pile:
@@ -202,11 +212,55 @@ class _Pile:
         return packed, rest
 
 
+class _Outside:
+    """The content that lies beside one session, read as its records name it."""
+
+    def __init__(self, pile: _Pile) -> None:
+        self._pile = pile
+        self._known: set[tuple[str, bytes]] = set()
+        self._aliases: list[Alias] = []
+        self._at_hand: dict[tuple[str, bytes], bytes] = {}
+        """What the last record names."""
+        self.size = 0
+        """The bytes since the last call of :meth:`taken`."""
+
+    def takes(self, blobs: Iterable[ExternalBlob]) -> bool:
+        """Take what a record names; return whether all of that could be: if not, the store may have it."""
+        self._at_hand = {}
+        are_here = True
+        for blob in blobs:
+            try:
+                content = blob.read()
+            except (NotFound, DamageError):
+                content = None
+            if content is None or len(content) > MAX_CUT_BYTES:
+                are_here = False
+                continue
+            own = blob.algorithm, blob.digest
+            self._at_hand[own] = content
+            if own not in self._known:
+                self._known.add(own)
+                digest = hash_bytes(content)
+                self._pile.add((Member(digest, Form.PLAIN, len(content), content),))
+                self._aliases.append((*own, digest))
+                self.size += len(content)
+        return are_here
+
+    def get(self, algorithm: str, digest: bytes) -> bytes | None:
+        """Return content that the last record names, None if it is not at hand."""
+        return self._at_hand.get((algorithm, digest))
+
+    def taken(self) -> list[Alias]:
+        """Return the names of what was taken since the last call."""
+        aliases, self._aliases, self.size = self._aliases, [], 0
+        return aliases
+
+
 class _Sight:
     """Sees the records of one session, in order, as far as that needs no store."""
 
-    def __init__(self) -> None:
-        self._chain = Alone()
+    def __init__(self, outside: _Outside) -> None:
+        self._chain = Alone(outside.get)
         self._defines: list[tuple[tuple[str, str], ...]] = []
         """The definitions of each record that was seen, until they are told."""
         self._number = 0

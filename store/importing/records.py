@@ -213,6 +213,7 @@ class RecordIntake:
         size = 0
         while (chunk := prepared.take()).records:
             appender = self.appending(0)
+            appender.prepared_outside(chunk.aliases)
             for number, record in enumerate(chunk.records if has_blobs or likeness else (), self.count + 1):
                 if record.payload is None:
                     continue

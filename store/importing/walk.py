@@ -21,6 +21,8 @@ _MOST_STEPS = 1000
 _LEADS_OUT = "it is a link that leads out of what was named: name the file that it leads to"
 _FOREIGN = (b"\x1f\x8b", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"%PDF-", b"\x7fELF")
 """The beginnings of files that are no sessions, though some tools keep thousands of them: gzip, images and the like."""
+_CONTENTS, _SESSIONS = "blobs", "conversations"
+"""A folder of contents, thousands of files in as many folders, and that of the sessions beside it: so JP keeps them."""
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
@@ -59,10 +61,10 @@ def walk(
 ) -> Iterator[Found]:
     """Yield everything at or under ``path``: by name, a directory's files before those in its directories.
 
-    Files that belong to a session are not yielded. The directories ``apart`` are skipped, and so are mounts of convfs
-    itself (by the system's mount table: touching one from its own daemon would hang). ``path`` may be a link; of those
-    below it, links to directories are not followed, nor any that lead out: an unpacked archive may hold a link to
-    whatever its maker wants to see imported.
+    Files that belong to a session are not yielded, nor is what lies in a folder of contents of sessions. The
+    directories ``apart`` are skipped, and so are mounts of convfs itself (by the system's mount table: touching one
+    from its own daemon would hang). ``path`` may be a link; of those below it, links to directories are not followed,
+    nor any that lead out: an unpacked archive may hold a link to whatever its maker wants to see imported.
 
     With ``guess``, ``path`` itself is a session of the first format, if it is a file.
     """
@@ -219,7 +221,7 @@ def is_empty(source: Source) -> bool:
 
 
 def _entries(folder: Path, apart: frozenset[Path], bounds: _Bounds) -> list[tuple[Path, int]]:
-    """Return the paths in a directory and their modes, files first, without those that must not be followed."""
+    """Return the paths in a directory and their modes, files first, without those that are not looked into."""
     found: list[tuple[bool, str, Path, int]] = []
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -228,7 +230,9 @@ def _entries(folder: Path, apart: frozenset[Path], bounds: _Bounds) -> list[tupl
             if mode is not None:
                 found.append((mode == stat.S_IFDIR, entry.name, path, mode))
     found.sort()
-    return [(path, mode) for _is_folder, _name, path, mode in found]
+    folders = {name for is_folder, name, *_rest in found if is_folder}
+    passed = _CONTENTS if folders.issuperset((_CONTENTS, _SESSIONS)) else None
+    return [(path, mode) for is_folder, name, path, mode in found if not (is_folder and name == passed)]
 
 
 def _mode(entry: os.DirEntry[str], apart: frozenset[Path], bounds: _Bounds) -> int | None:

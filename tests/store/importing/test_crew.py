@@ -1,5 +1,6 @@
 """Imports with the help of other processes: the same store as without, whatever becomes of these."""
 
+import hashlib
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ from fusefs.text.render import FileRenderer
 from store.content.sealed import names_of
 from store.disk.blob_format import Record
 from store.disk.file_header import Damage
+from store.events.event import Event
 from store.filing import Filing
+from store.formats import jp as jp_format
 from store.formats.core.format import Source
 from store.formats.registry import learn
 from store.importing import crew, importer
@@ -28,7 +31,8 @@ from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.store.formats.test_declared import CHAT, PAGE, forgotten  # noqa: F401  (a fixture)
 from tests.store.importing.helped import helped_by, write_sessions
-from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, lines, long_lines, native, session
+from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, event, jp, lines, long_lines, native, session
+from tests.store.importing.test_workspace import attached, put
 
 
 @pytest.fixture
@@ -111,6 +115,43 @@ def test_it_is_the_same_where_nothing_draws(
         assert told(Importer(store).run([sessions])) == first
         assert content(store) == with_help
         assert {path: by_source(store, path).updated_ms for path in updated} == updated
+
+
+def test_content_beside_sessions_is_read_by_who_prepares_them(
+    tmp_path: Path, helped: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = [b"Some content\n" * 200, b"Other content\n" * 300, b"Much\n" * 100_000]
+    gone, damaged = b"It has no file\n", b"Its file is none\n"
+    for held in here:
+        put(tmp_path / ".jp", held)
+    put(tmp_path / ".jp", damaged, stored=b"no gzip")
+    named = [*here, gone, *here, damaged, *here]
+    for number, text in enumerate(("here", "there")):
+        jp(tmp_path, [event(text=text), *map(attached, named)], name=f"1772752354{number}-{text}")
+    read: set[bytes] = set()
+    reading = jp_format.read_blob
+
+    def noted(root: Path, digest: bytes) -> bytes:
+        read.add(digest)
+        return reading(root, digest)
+
+    monkeypatch.setattr(jp_format, "read_blob", noted)
+    found = []
+    for count in (2, 0):
+        helped_by(monkeypatch, count)
+        with opened(tmp_path / f"by-{count}") as store:
+            report = imported(store, tmp_path / ".jp")
+            # this process has read what nobody could
+            expected = [gone, damaged] if count else named
+            assert read == {hashlib.sha256(held).digest() for held in expected}
+            assert (len(report.errors), len(report.warnings)) == (2, 2)
+            found.append([told(report), *content(store)])
+            events = [store.records.event(row) for row in store.records.rows(store.catalogue.page()[0].head)]
+            texts = [block.text for seen in events if isinstance(seen, Event) for block in seen.blocks if block.uri]
+            assert [text for text in texts if "not in the store" not in (text or "")] == [*map(bytes.decode, here)] * 3
+            assert fsck(store) == []
+    for one, other in zip(*found, strict=True):
+        assert one == other
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)

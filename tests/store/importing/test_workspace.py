@@ -60,6 +60,18 @@ def test_a_blob_of_the_workspace_comes_along(store: Store, tmp_path: Path, layou
     assert store.records.resource(resource) == content
 
 
+def test_nothing_is_looked_for_in_a_folder_of_blobs_beside_one_of_conversations(store: Store, tmp_path: Path) -> None:
+    put(tmp_path / ".jp", b"content")
+    inside = session(tmp_path / ".jp/blobs", lines("In there"))
+    alone = session(tmp_path / "elsewhere/blobs", lines("Not of JP"))
+    folder = jp(tmp_path, [attached(b"content")])
+    report = imported(store, tmp_path)
+    assert (report.imported, report.skipped, report.warnings) == (2, 0, [])
+    assert {entry.source for entry in store.catalogue.page()} == {str(alone), str(folder)}
+    # what is named itself is looked at
+    assert imported(store, inside.parent).imported == 1
+
+
 def test_one_blob_for_many_conversations(store: Store, tmp_path: Path) -> None:
     content = os.urandom(300_000)
     put(tmp_path / ".jp", content)
