@@ -36,6 +36,16 @@ class _Inspect(_Late):
         return cleandoc(text)
 
 
+class _Gettext(_Late):
+    """``gettext``, which looks for translations on the disk, for click, which has none."""
+
+    def gettext(self, message: str) -> str:
+        return message
+
+    def ngettext(self, one: str, several: str, count: int) -> str:
+        return one if count == 1 else several
+
+
 class _Platform(_Late):
     """``platform``, which compiles many patterns, for ``uuid``, which asks for the system's name."""
 
@@ -50,6 +60,16 @@ class _Parse(_Late):
         from urllib.parse import quote_from_bytes
 
         return quote_from_bytes(given)
+
+
+class _Schema(_Late):
+    """``msgspec._json_schema``, which takes types apart, for msgspec, which hands its functions on."""
+
+    def schema(self, *given: object, **named: object) -> object:
+        return importlib.import_module(self.__name__).schema(*given, **named)
+
+    def schema_components(self, *given: object, **named: object) -> object:
+        return importlib.import_module(self.__name__).schema_components(*given, **named)
 
 
 class _Metadata(_Late):
@@ -70,30 +90,32 @@ class _Util(_Late):
 
 
 @contextmanager
-def _standing(*modules: _Late, missing: tuple[str, ...] = ()) -> Iterator[None]:
-    """Have what is imported meanwhile find these in place of modules that are not loaded, and some not at all."""
+def _standing(*modules: _Late, own: tuple[_Late, ...] = (), missing: tuple[str, ...] = ()) -> Iterator[None]:
+    """Have what is imported meanwhile find these in place of modules that are not loaded, and some not at all.
+
+    ``own`` are parts of the library that is imported: it keeps them.
+    """
     loaded: dict[str, ModuleType | None] = sys.modules  # type: ignore[assignment]  # None says that there is no such one
-    placed = {module.__name__: module for module in modules} | dict.fromkeys(missing)
+    placed = {module.__name__: module for module in (*modules, *own)} | dict.fromkeys(missing)
     placed = {name: module for name, module in placed.items() if name not in loaded}
-    for name, module in placed.items():
-        package, _, part = name.rpartition(".")
-        if package:
-            setattr(importlib.import_module(package), part, module)
-        loaded[name] = module
+    inside = [(*name.rpartition("."), module) for name, module in placed.items() if "." in name and module not in own]
+    for package, _, part, module in inside:
+        setattr(importlib.import_module(package), part, module)
+    loaded |= placed
     try:
         yield
     finally:
-        for name, module in placed.items():
-            package, _, part = name.rpartition(".")
-            if package and vars(loaded[package]).get(part) is module:
+        for package, _, part, module in inside:
+            if vars(loaded[package]).get(part) is module:
                 delattr(loaded[package], part)
+        for name, module in placed.items():
             if name in loaded and loaded[name] is module:
                 del loaded[name]
 
 
 def load_click() -> None:
     """Load click, and pathlib."""
-    with _standing(_Inspect("inspect"), _Platform("platform"), _Parse("urllib.parse")):
+    with _standing(_Gettext("gettext"), _Inspect("inspect"), _Platform("platform"), _Parse("urllib.parse")):
         import pathlib  # noqa: F401  # they keep what they find
 
         import click  # noqa: F401
@@ -101,7 +123,8 @@ def load_click() -> None:
 
 def load_msgspec() -> None:
     """Load msgspec without ``typing_extensions``: what it takes from there Python itself has, since 3.11."""
-    with _standing(_Late("textwrap"), missing=("typing_extensions",)):
+    late = (_Late("msgspec.inspect"), _Schema("msgspec._json_schema"))
+    with _standing(own=late, missing=("typing_extensions",)):
         import msgspec  # noqa: F401
 
 

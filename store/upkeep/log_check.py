@@ -20,7 +20,6 @@ from store.disk.head_log import HeadLog
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.paths import CHECKED, HEAD_LOG, NEW
-from store.upkeep.idle import SLICE_SECONDS
 
 _HEADS_AT_ONCE = 1 << 20
 _TURNS_AT_ONCE = 1 << 15
@@ -82,6 +81,9 @@ class LogCheck:
 
     def step(self) -> bool:
         """Check a part, and return whether there is more."""
+        # imported here, as a command that only looks has no jobs
+        from store.upkeep.idle import SLICE_SECONDS
+
         until = time.monotonic() + SLICE_SECONDS
         while more := not self._slice():
             if time.monotonic() > until:

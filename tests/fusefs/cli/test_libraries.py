@@ -12,7 +12,17 @@ from fusefs.cli.libraries import _Late, _standing, load_fuse, load_msgspec
 load_msgspec()
 load_fuse()
 late = {"ctypes.util", "email", "hmac", "idna", "importlib.metadata", "ssl", "typing_extensions"}
+late |= {"gettext", "msgspec.inspect", "msgspec._json_schema"}
 print(*late & set(sys.modules))
+
+import msgspec
+print(msgspec.json.schema(int), msgspec.inspect.type_info(int), sep=" ")
+print(msgspec.json.schema_components([int]), sys.modules["msgspec.inspect"].type_info(int))
+
+from click import core
+print(core._("Options"), core.ngettext("a", "b", 1), core.ngettext("a", "b", 2))
+import gettext
+print(gettext.NullTranslations.__name__)
 
 import trio
 from trio import _dtls, _socket, _ssl
@@ -38,6 +48,10 @@ def test_what_a_library_loads_late_is_there_when_it_is_used_and_for_all_others()
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "",
+        "{'type': 'integer'} IntType(gt=None, ge=None, lt=None, le=None, multiple_of=None)",
+        "(({'type': 'integer'},), {}) IntType(gt=None, ge=None, lt=None, le=None, multiple_of=None)",
+        "Options a b",
+        "NullTranslations",
         "ssl b'xn--9ca.org' True",
         "libc.so.6 True True",
         "(0.0, 0.0, 0) _Late",
