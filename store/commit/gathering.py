@@ -4,8 +4,9 @@ The first to arrive leads: it takes all waiting requests, commits them and wakes
 behind the next leader. There is no separate thread to hand work to, so a single caller pays for the commit and little
 more.
 
-They are woken one by the other, two at a time. Woken all at once, they would all ask for the interpreter, and all but
-one go to sleep again until they get it.
+They are woken while the next group is synced, if there is one: until then its leader would wait for the interpreter
+again and again, and the disk for it. They are woken one by the other, two at a time. Woken all at once, they would all
+ask for the interpreter, and all but one go to sleep again until they get it.
 """
 
 import threading
@@ -22,8 +23,9 @@ _AT_ONCE = 2
 class Gathering:
     """Has requests committed in groups, one group at a time. Safe to call from any thread.
 
-    ``commit`` makes a group durable, and fills in each request or its error; ``committed`` is called after that, when
-    the waiting callers have been answered. A group is as many requests as fit into ``most_bytes``, and at least one.
+    ``commit`` makes a group durable, and fills in each request or its error; it calls :meth:`wake` before it waits for
+    anything. ``committed`` is called after that. A group is as many requests as fit into ``most_bytes``, and at least
+    one.
     """
 
     def __init__(
@@ -36,6 +38,8 @@ class Gathering:
         self._most_bytes = most_bytes
         self._mutex = threading.Lock()
         self._led = False
+        self._done: list[Request] = []
+        """The first of the group that was committed last: they are to be woken."""
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Commit requests that have been measured; return when each has its result or its error."""
@@ -49,6 +53,7 @@ class Gathering:
                 # who leads does those that fit with the first one itself, and leads the others, too
                 for request in waiting:
                     request.shut()
+                    request.follows = request is not waiting[0]
             self.waiting += waiting
         try:
             while waiting:
@@ -81,14 +86,15 @@ class Gathering:
             self._commit(group)
         finally:
             try:
-                # before the next group is taken: what they bring next is in it then
+                self.wake()
                 if len(group) > 1:
-                    self._wake(group, set(own))
+                    self._answer(group, set(own))
             finally:
                 self._hand_over()
         self._committed(group)
 
-    def _wake(self, group: list[Request], own: set[Request]) -> None:
+    def _answer(self, group: list[Request], own: set[Request]) -> None:
+        """Note who of a group is to be woken."""
         others: list[Request] = []
         with self._mutex:
             for request in group:
@@ -100,16 +106,26 @@ class Gathering:
                     others.append(request)
             for request, following in zip(others, others[_AT_ONCE:], strict=False):
                 request.following = following
-        for request in others[:_AT_ONCE]:
-            request.open()
+            self._done += others[:_AT_ONCE]
+
+    def wake(self) -> None:
+        """Wake the callers whose requests were committed before."""
+        if self._done:
+            with self._mutex:
+                done, self._done = self._done, []
+            for request in done:
+                request.open()
 
     def _hand_over(self) -> None:
         with self._mutex:
-            if self.waiting:
-                self.waiting[0].leads = True
-                self.waiting[0].open()
-            else:
-                self._led = False
+            leader = self.waiting[0] if self.waiting else None
+            self._led = leader is not None
+            if leader is not None:
+                leader.leads = True
+                leader.open()
+        if leader is None or leader.follows:
+            # nobody else commits, or who is to may be among them
+            self.wake()
 
     def _withdraw(self, request: Request) -> None:
         """Give up waiting (Ctrl-C): if nothing has been done yet, nothing will be."""

@@ -1,7 +1,6 @@
 """Blobs that are durable in the journal but not yet in a pack."""
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import groupby
@@ -149,13 +148,13 @@ class Backlog:
             self.awake = True
             self.work.notify_all()
 
-    def pace(self) -> None:
-        """Hold a commit back a little where commits come faster than what came before them can be packed."""
+    @property
+    def pause(self) -> float:
+        """The seconds for which a commit is held back, where commits come faster than what came before is packed."""
         if not self.tasks:
-            return
+            return 0.0
         ahead = 2 * (self._journal.backlog - self.packed) / self._journal.total - 1
-        if ahead > 0:
-            time.sleep(min(ahead / 100, _LONGEST_PAUSE_SECONDS))
+        return min(max(ahead / 100, 0.0), _LONGEST_PAUSE_SECONDS)
 
     def hurry(self, done: Callable[[], bool]) -> None:
         """Wait until something is done, nothing is left to do, or there is no room. The caller holds ``work``."""

@@ -128,6 +128,8 @@ class Request(Struct, eq=False):
     leads: bool = False
     gate: Gate | None = None
     """Opened when the request is done, or leads; None if nobody waits for that."""
+    follows: bool = False
+    """True if its caller waits for another one first."""
     following: "Request | None" = None
     """The next of its group whose gate is to be opened, by whoever waits at this one's."""
 

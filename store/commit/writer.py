@@ -25,6 +25,7 @@ is closed. Those that a store holds when it is opened belong to nobody.
 import logging
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
@@ -352,7 +353,7 @@ class Writer:
         observers: Observers,
         read_only: str = "",
     ) -> None:
-        """``observers`` are told of every group, after its callers have been answered."""
+        """``observers`` are told of every group, once it is durable."""
         self.order: Order = Alone()
         """Says which entry is next."""
         self.noted: Callable[[Sequence[HeadFrame]], None] = lambda _notes: None
@@ -407,6 +408,7 @@ class Writer:
         self._publishing = threading.Lock()
         self.precedence = Precedence()
         self.gathering = Gathering(self._make_durable, self._committed, self._group_bytes)
+        journal.syncing = self.gathering.wake
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
@@ -563,6 +565,9 @@ class Writer:
             self._until_durable(group)
 
     def _until_durable(self, group: list[Request]) -> None:
+        if self.order.shared or self.commit_lock.locked():
+            # it may take long until there is something to sync
+            self.gathering.wake()
         while True:
             try:
                 with patience.held(self.commit_lock, self.order.away):
@@ -695,8 +700,11 @@ class Writer:
             self.check_room(need)
             self._granted = need + (_GRANTED_BYTES if self.has_room(need + 2 * _GRANTED_BYTES) else 0)
         self._granted -= need
-        self.backlog.pace()
+        if pause := self.backlog.pause:
+            self.gathering.wake()
+            time.sleep(pause)
         while not self.journal.room(size):
+            self.gathering.wake()
             self.switch()
 
     def _publish(

@@ -22,7 +22,7 @@ twice would cost more than the metadata.
 import os
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -192,6 +192,8 @@ class Journal:
         durable elsewhere before they are appended.
         """
         self.problems: list[str] = []
+        self.syncing: Callable[[], None] = lambda: None
+        """Called when an entry is written, before the sync that makes it durable."""
         self.capacity = capacity - BLOCK
         self.total = files * self.capacity
         """The bytes that all of them can hold."""
@@ -308,6 +310,7 @@ class Journal:
             if self._backed:
                 self._unsynced.add(file)
             else:
+                self.syncing()
                 durable.fdatasync(file.fd)
             self._failed = False
             file.position += len(framed)

@@ -259,6 +259,7 @@ class Floor(Idle):
         entry = b"".join([part for record in records for part in (record.blobs[0].hash, record.blobs[0].body)])
         self._at = self._at if self._at + len(entry) <= _FLOOR_BYTES else 0
         os.pwrite(self._file, entry, self._at)
+        self._gathering.wake()
         os.fdatasync(self._file)
         self._at += len(entry)
         self._count += len(records)

@@ -12,6 +12,7 @@ import pytest
 from store.commit import writer
 from store.commit.request import Request
 from store.conversations.contexts import Append
+from store.disk import durable
 from store.disk.turn_format import Encoding
 from store.errors import StoreFailed, UsageError
 from store.events.conversation import Change
@@ -308,6 +309,68 @@ def test_whoever_is_interrupted_in_a_group_wakes_the_next(
             assert not thread.is_alive()
         payloads = [store.contents.payload(turn.turn_id) for turn in store.contexts.last(context, 9)]
         assert payloads == [b"zero", b"first", b"second", b"third", b"4th", b"5th"]
+
+
+@pytest.mark.parametrize("waits_for", ["the disk", "others"])
+def test_whoever_is_answered_goes_on_while_the_next_group_waits(
+    waits_for: str, memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(memory_path / "store") as store:
+        context = store.contexts.create().context
+        store.contexts.append(context, b"zero", "x.v1")
+        groups: list[list[Request]] = []
+        begun, gathered, go_on = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+        real, sync = store.writer.gathering._commit, durable.fdatasync
+
+        def commit(group: list[Request]) -> None:
+            groups.append(group)
+            begun.release()
+            if len(groups) < 3:
+                assert gathered.acquire(timeout=10)
+            elif waits_for == "others":
+                store.writer.commit_lock.acquire()
+            real(group)
+
+        def slow(fd: int) -> None:
+            if len(groups) == 3:
+                assert go_on.wait(10)
+            sync(fd)
+
+        def gather(payload: bytes) -> threading.Thread:
+            waiting = len(store.writer.gathering.waiting)
+            thread = threading.Thread(target=store.contexts.append, args=(context, payload, "x.v1"))
+            thread.start()
+            while waiting and len(store.writer.gathering.waiting) == waiting:
+                pass
+            return thread
+
+        monkeypatch.setattr(store.writer.gathering, "_commit", commit)
+        if waits_for == "the disk":
+            monkeypatch.setattr(durable, "fdatasync", slow)
+        alone = gather(b"first")
+        assert begun.acquire(timeout=10)
+        together = [gather(b"second")]
+        while not store.writer.gathering.waiting:
+            pass
+        together.append(gather(b"third"))
+        gathered.release()
+        assert begun.acquire(timeout=10)
+        last = gather(b"4th")
+        while not store.writer.gathering.waiting:
+            pass
+        gathered.release()
+        assert begun.acquire(timeout=10)
+        for thread in (alone, *together):
+            thread.join(10)
+            assert not thread.is_alive()
+        assert last.is_alive()
+        assert [len(group) for group in groups] == [1, 2, 1]
+        go_on.set()
+        if waits_for == "others":
+            store.writer.commit_lock.release()
+        last.join(10)
+        payloads = [store.contents.payload(turn.turn_id) for turn in store.contexts.last(context, 9)]
+        assert payloads == [b"zero", b"first", b"second", b"third", b"4th"]
 
 
 @pytest.mark.usefixtures("small_journals")
