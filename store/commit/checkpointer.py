@@ -29,6 +29,7 @@ from itertools import chain
 
 from store.commit import packer
 from store.commit.intake import Intake, Load
+from store.commit.pace import Pace
 from store.commit.packer import Packer, PackerGone
 from store.commit.pending import Generation, Waiting
 from store.commit.request import Request
@@ -154,8 +155,6 @@ _SLICE_BYTES = 1 << 20
 _HELPED_SLICE_BYTES = 4 << 20
 """The size of a slice for the process that packs: with each, this thread waits several times for the interpreter."""
 _BREATH_SECONDS = 0.05
-_FAST = 4000
-"""The rate of frames a second at which no processor time is left for others."""
 _REST_SECONDS = 5.0
 """The time after which the process that packs full journals ends, if there were none."""
 _RETRY_SECONDS = 1.0
@@ -174,7 +173,7 @@ class Checkpointer:
         self._backlog = writer.backlog
         self._work = writer.backlog.work
         self._tasks = writer.backlog.tasks
-        self._seen = (0.0, writer.seq)
+        self._pace = Pace(writer)
         self._learns = False
         self._may_learn = True
         self._closing = False
@@ -341,7 +340,7 @@ class Checkpointer:
     def _hold_back(self) -> None:
         """Wait while commits come fast, unless room becomes scarce."""
         journal = self._writer.journal
-        while not self._calm() and 2 * (journal.backlog - self._backlog.packed) < journal.total:
+        while not self._pace.calm() and 2 * (journal.backlog - self._backlog.packed) < journal.total:
             with self._work:
                 if self._backlog.hurried or self._closing:
                     return
@@ -349,12 +348,6 @@ class Checkpointer:
                 awake, self._backlog.awake = self._backlog.awake, False
             if awake:
                 self._writer.settle()
-
-    def _calm(self) -> bool:
-        """Return whether there have been few commits since the last call."""
-        before, seq = self._seen
-        self._seen = now, reached = time.monotonic(), self._writer.seq
-        return reached - seq < _FAST * (now - before)
 
     def _next(self) -> Generation | None:
         """Wait for work, and see to it that there is some when the store is idle; None to end."""

@@ -11,7 +11,6 @@ One names contexts that programs make without a name (``store.service.naming``),
 """
 
 import logging
-import math
 import sys
 import threading
 import time
@@ -21,7 +20,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from store.errors import ConvfsError
+from store.commit.pace import Pace
+from store.errors import ConvfsError, told
 from store.events.conversation import Change
 from store.filing import WORTH_RECORDS, Filing
 from store.ids import now_ms
@@ -90,26 +90,22 @@ class _Changed:
     def __init__(self, *, skipped: Container[int] = ()) -> None:
         """Changes of contexts that are ``skipped`` are not told."""
         self.closed = threading.Event()
+        self.coming = False
+        """True if any changes came since the last call of :meth:`take`."""
         self._skipped = skipped
         self._contexts: dict[int, None] = {}
-        self._seen = 0
         self._lock = threading.Lock()
         self._something = threading.Event()
 
     def note(self, change: Change) -> None:
         """Add the context of a change; called for every commit, by the thread that all writers wait for."""
         if change.context_id not in self._skipped and not change.deleted:
-            self.put(change.context_id, seen=1)
+            self.coming = True
+            self.put(change.context_id)
 
-    @property
-    def coming(self) -> bool:
-        """Return whether any changes came since the last call of :meth:`take`."""
-        return self._seen > 0
-
-    def put(self, context: int, *, seen: int = 0) -> None:
-        """Add a context to those that have changed, for so many changes just ``seen``."""
+    def put(self, context: int) -> None:
+        """Add a context to those that have changed."""
         with self._lock:
-            self._seen += seen
             self._contexts[context] = None
         if not self._something.is_set():
             self._something.set()
@@ -118,16 +114,9 @@ class _Changed:
         """Wait until there are some, then ``gathering`` seconds for more; False to end."""
         return self._something.wait() and not self.closed.wait(gathering)
 
-    def calm(self, limit: float) -> bool:
-        """Return whether no more than ``limit`` changes came since the last call, of this or of :meth:`take`."""
-        with self._lock:
-            seen, self._seen = self._seen, 0
-        return seen <= limit
-
-    def take(self, most: int, limit: float = math.inf) -> list[int]:
-        """Remove and return up to ``most``; none if more than ``limit`` changes came since the last call."""
-        if not self.calm(limit):
-            return []
+    def take(self, most: int) -> list[int]:
+        """Remove and return up to ``most``."""
+        self.coming = False
         with self._lock:
             taken = list(islice(self._contexts, most))
             for context in taken:
@@ -155,8 +144,8 @@ def _following(
         try:
             for context in left():
                 changed.put(context)
-        except ConvfsError as error:
-            _log.warning("%s: what was left is not known: %s", name, error)
+        except Exception as error:
+            _log.warning("%s: what was left is not known: %s", name, told(error))
         work()
 
     thread = threading.Thread(target=run, name=name, daemon=True)
@@ -175,7 +164,6 @@ _RECORDS_AT_REST = 256
 _PAUSE_SECONDS = 0.02
 _PAUSES_AS_LONG = 9
 """The least length of the pause while more comes, as a multiple of the time that measuring took; else as long."""
-_MANY_A_SECOND = 2000
 _WHILE_FILING_SECONDS = 0.2
 
 
@@ -191,19 +179,20 @@ def measuring(store: Store) -> Iterator[None]:
 
 
 def _measure(store: Store, changed: _Changed) -> None:
-    pause = _PAUSE_SECONDS
+    pause, pace = _PAUSE_SECONDS, Pace(store.writer)
     while changed.wait(pause):
         if store.filing.locked():
             # helpers measure what is new; what they leave is looked at after that
             pause = _WHILE_FILING_SECONDS
             continue
         began, coming = time.monotonic(), changed.coming
-        for context in changed.take(1, pause * _MANY_A_SECOND):
+        for context in changed.take(1) if pace.calm() else ():
             try:
                 if not store.library.measure_some(context, _RECORDS if coming else _RECORDS_AT_REST):
                     changed.put(context)
-            except ConvfsError as error:
-                _log.info("what is new in context %d cannot be measured: %s", context, error)
+            except Exception as error:
+                level = logging.INFO if isinstance(error, ConvfsError) else logging.WARNING
+                _log.log(level, "what is new in context %d cannot be measured: %s", context, told(error))
         took = time.monotonic() - began
         pause = max(_PAUSE_SECONDS, took * _PAUSES_AS_LONG if coming else took)
 
@@ -233,14 +222,13 @@ def filing(store: Store) -> Iterator[None]:
 
 
 def _file(store: Store, changed: _Changed) -> None:
-    looked = 0.0
+    looked, pace = 0.0, Pace(store.writer)
 
-    def told(_filed: int, _records: int) -> None:
+    def breathe(_filed: int, _records: int) -> None:
         nonlocal looked
-        # the processor and the interpreter are the writers' then: every commit would wait for them again and again
-        while (passed := time.monotonic() - looked) > _BREATH_SECONDS and not changed.closed.is_set():
-            looked += passed
-            if changed.calm(passed * _MANY_A_SECOND):
+        while (now := time.monotonic()) - looked > _BREATH_SECONDS and not changed.closed.is_set():
+            looked = now
+            if pace.calm():
                 break
             changed.closed.wait(2 * _BREATH_SECONDS)
         if changed.closed.is_set():
@@ -250,17 +238,17 @@ def _file(store: Store, changed: _Changed) -> None:
     """How many there are in contexts of which none were measured."""
     while changed.wait(_LOOK_SECONDS):
         try:
-            for context in changed.take(sys.maxsize, _LOOK_SECONDS * _MANY_A_SECOND):
+            for context in changed.take(sys.maxsize) if pace.calm() else ():
                 records[context] = (store.catalogue.head(context) or (0, 0))[1]
             for context in store.views.measures(list(records)):
                 del records[context]
             if sum(records.values()) >= WORTH_RECORDS:
                 records = {}
-                Filing(store, told).draw()
+                Filing(store, breathe).draw()
         except _Ended:
             return
-        except ConvfsError as error:
-            _log.warning("what is new is filed while nothing else goes on: %s", error)
+        except Exception as error:
+            _log.warning("what is new is filed while nothing else goes on: %s", told(error))
 
 
 _AT_ONCE = 64

@@ -13,7 +13,7 @@ from store.commit.request import Request
 from store.conversations.chain import Recorded
 from store.conversations.names import free_name, project_name, slug
 from store.conversations.viewer import LARGEST_VIEWED
-from store.errors import Conflict, ConvfsError
+from store.errors import Conflict, told
 from store.events.event import Event, Kind
 from store.formats import cxdb
 from store.formats.core.format import first_line
@@ -44,8 +44,8 @@ class Names:
             named = [(entry, request) for entry in entries if (request := self._request(entry, names))]
             try:
                 self._store.writer.submit_all([request for _entry, request in named])
-            except ConvfsError as error:
-                _log.warning("%d contexts get no names: %s", len(named), error)
+            except Exception as error:
+                _log.warning("%d contexts get no names: %s", len(named), told(error))
                 return
             entries = []
             for entry, request in named:
@@ -59,8 +59,8 @@ class Names:
         """Return a context if it needs a name, and take note of it if it never will."""
         try:
             entry = self._store.catalogue.entry(context)
-        except ConvfsError as error:
-            _log.warning("context %d gets no name: %s", context, error)
+        except Exception as error:
+            _log.warning("context %d gets no name: %s", context, told(error))
             return None
         if not entry.head:
             return None
@@ -77,8 +77,8 @@ class Names:
             title = str(entry.metadata.get("title") or changes.get("title") or "")
             words = slug(title) or f"context-{entry.id}"
             name = free_name(self._store.catalogue, project, entry.created_ms, words, names)
-        except ConvfsError as error:
-            _log.warning("context %d gets no name: %s", entry.id, error)
+        except Exception as error:
+            _log.warning("context %d gets no name: %s", entry.id, told(error))
             return None
         names.add((project, name))
         whole = msgspec.json.encode({**changes, "project": project, "name": name})

@@ -15,6 +15,7 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store import drawing, filing
+from store.commit import pace
 from store.commit.request import Request
 from store.disk.head_format import Reclaimed
 from store.events.conversation import EventRow
@@ -428,7 +429,7 @@ def test_a_daemon_that_ends_does_not_wait_until_all_is_filed(
 def test_a_daemon_does_not_begin_to_file_while_very_much_is_appended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "_MANY_A_SECOND", 0)
+    monkeypatch.setattr(pace, "_MANY_A_SECOND", 0)
     monkeypatch.setattr(background, "_LOOK_SECONDS", 1.0)
     with opened(tmp_path / "store") as store, background.filing(store):
         context = store.contexts.create().context
@@ -455,7 +456,7 @@ def test_a_daemon_that_files_waits_while_very_much_is_appended(
             if not pieces:
                 # it looks for the first time after this
                 store.contexts.append(context, b"{}", "bench.entry.v1")
-                monkeypatch.setattr(background, "_MANY_A_SECOND", 0)
+                monkeypatch.setattr(pace, "_MANY_A_SECOND", 0)
                 begun.set()
             pieces.append(1)
             drawn(self, *rest)  # type: ignore[arg-type]  # as it was called

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from fusefs.text.render import FileRenderer
+from store.commit import pace
 from store.conversations.contexts import Append
 from store.conversations.library import Library
 from store.conversations.viewer import Viewer
 from store.errors import DamageError
-from store.index.catalogue import Catalogue
+from store.filing import Filing
+from store.index.catalogue import Catalogue, ContextEntry
 from store.service import background as module
 from store.service.background import filing, measuring, naming
+from store.service.naming import Names
 from store.store import Store
 
 TYPE = "bench.entry.v1"
@@ -45,7 +48,8 @@ def test_what_is_appended_is_measured_though_nobody_looks(memory_path: Path) -> 
         until(lambda: measured(store, contexts) == [100, 101, 100])
 
 
-@pytest.mark.logs(r"what was left is not known: the index is damaged")
+@pytest.mark.logs(r"what was left is not known: (the index is damaged|a fault of convfs: ZeroDivisionError)")
+@pytest.mark.parametrize("error", [DamageError("the index is damaged"), ZeroDivisionError()])
 @pytest.mark.parametrize(
     ("work", "look"), [(measuring, "unmeasured"), (filing, "without_sums"), (naming, "nameless")]
 )
@@ -54,6 +58,7 @@ def test_nobody_waits_until_it_is_known_what_was_left(
     monkeypatch: pytest.MonkeyPatch,
     work: Callable[[Store], AbstractContextManager[None]],
     look: str,
+    error: Exception,
 ) -> None:
     began, may_end = threading.Event(), threading.Event()
     found = getattr(Catalogue, look)
@@ -69,17 +74,74 @@ def test_nobody_waits_until_it_is_known_what_was_left(
             assert began.wait(PATIENCE)
             may_end.set()
         # what is damaged there ends nothing
-        monkeypatch.setattr(Catalogue, look, lambda _catalogue: broken())
+        monkeypatch.setattr(Catalogue, look, lambda _catalogue: broken(error))
         with work(store):
             store.contexts.append(store.contexts.create().context, b"more", TYPE)
 
 
-def broken() -> object:
-    raise DamageError("the index is damaged")
+def broken(error: Exception) -> object:
+    raise error
+
+
+@pytest.mark.logs(r"context 1 (cannot be measured|gets no name): a fault of convfs: ZeroDivisionError")
+@pytest.mark.parametrize("work", [measuring, naming])
+def test_a_fault_at_one_context_is_told_and_the_others_are_seen_to(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Store], AbstractContextManager[None]]
+) -> None:
+    measure, failed = Library.measure_some, threading.Event()
+
+    def measured_some(library: Library, context: int, most: int) -> bool:
+        if context == 1:
+            failed.set()
+            raise ZeroDivisionError
+        return measure(library, context, most)
+
+    def described(names: Names, entry: ContextEntry) -> dict[str, object]:
+        if entry.id == 1:
+            failed.set()
+            raise ZeroDivisionError
+        return {}
+
+    monkeypatch.setattr(Library, "measure_some", measured_some)
+    monkeypatch.setattr(Names, "_described", described)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, work(store):
+        first, second = (store.contexts.create().context for _ in range(2))
+        store.contexts.append(first, b"{}", TYPE)
+        assert failed.wait(PATIENCE)
+        store.contexts.append(second, b"{}", TYPE)
+        if work is measuring:
+            until(lambda: measured(store, [first, second]) == [0, 1])
+        else:
+            until(lambda: [bool(store.catalogue.entry(one).name) for one in (first, second)] == [False, True])
+
+
+@pytest.mark.logs(r"filed while nothing else goes on: a fault of convfs: ZeroDivisionError")
+def test_a_fault_at_filing_is_told_and_what_comes_after_it_is_filed(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORTH_RECORDS", 1)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+    draw, begun = Filing.draw, threading.Semaphore(0)
+
+    def fails_once(_filing: Filing) -> None:
+        monkeypatch.setattr(Filing, "draw", drawn)
+        begun.release()
+        raise ZeroDivisionError
+
+    def drawn(filing: Filing) -> None:
+        draw(filing)
+        begun.release()
+
+    monkeypatch.setattr(Filing, "draw", fails_once)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, filing(store):
+        context = store.contexts.create().context
+        for number in range(2):
+            store.contexts.append(context, b"%d" % number, TYPE)
+            assert begun.acquire(timeout=PATIENCE)
 
 
 def test_it_waits_while_very_much_is_appended(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MANY_A_SECOND", 0)
+    monkeypatch.setattr(pace, "_MANY_A_SECOND", 0)
     with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
         context = store.contexts.create().context
         for number in range(5):
