@@ -29,7 +29,7 @@ from store.formats.core.format import About, Part, Resuming, Source, Span, Title
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.look import Look, read_head
-from store.formats.core.sqlite import HEADER, Begins, Found, Row, cells_of, dictionaries
+from store.formats.core.sqlite import HEADER, Begins, Found, Row, cells_of
 from store.formats.core.times import milliseconds
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
@@ -329,12 +329,15 @@ class _Earlier(Sessions):
         own = {"directory", "time_created"}
         yield {"message": {"data", "session_id"}, "part": {"data", "message_id"}, "session": own}
 
-    def query(self, database: sqlite3.Connection, condition: str = "") -> str:
-        """Return the query for sessions: since the second generation, these tables are empty, or say what was."""
+    def session_rows(
+        self, database: sqlite3.Connection, condition: str, *parameters: object
+    ) -> Iterator[dict[str, object]]:
+        """Yield the rows of sessions: since the second generation, these tables are empty, or say what was."""
         told_anew = "SELECT id FROM session_v2 WHERE id IN (SELECT session_id FROM session_message)"
         older = f"id NOT IN ({told_anew})" if self.newer.stands_in(database) else ""
         where = " AND ".join(filter(None, (older, condition)))
-        return f"SELECT * FROM session{f' WHERE {where}' if where else ''} ORDER BY time_created, id"
+        rest = f"{f'WHERE {where} ' if where else ''}ORDER BY time_created, id"
+        return sqlite.rows_of(database, "session", rest, *parameters)
 
     def marked(self, database: sqlite3.Connection) -> dict[str, tuple[str, str]]:
         return super().marked(database) | {"part": ("part", "rowid")}
@@ -351,8 +354,8 @@ class _Earlier(Sessions):
     def rows(self, database: sqlite3.Connection, session: Found, columns: Set[str]) -> Iterator[Row]:
         for message in super().rows(database, session, columns):
             yield message
-            about, parts = _about(message), "SELECT * FROM part WHERE message_id = ? ORDER BY id"
-            for part in dictionaries(database, parts, message.key["id"]):
+            about = _about(message)
+            for part in sqlite.rows_of(database, "part", "WHERE message_id = ? ORDER BY id", message.key["id"]):
                 yield cells_of("part", part, ("id",), documents=frozenset(self.said.documents), about=about)
 
 

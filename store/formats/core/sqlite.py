@@ -43,7 +43,9 @@ from store.disk.files import temporary_folder
 from store.errors import DamageError, UsageError
 from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget, check_file
 from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source, Span, Titled
+from store.formats.core.json_spans import value_end
 from store.formats.core.json_view import is_strict_json
+from store.formats.core.large_cells import LARGE_BYTES, LargeCell, pieces_of
 from store.formats.core.look import Look, open_regular
 
 MAGIC = b"SQLite format 3\0"
@@ -349,10 +351,15 @@ class Row(Struct, frozen=True, omit_defaults=True):
             yield from row.everything()
 
 
-encode_row = msgspec.json.Encoder().encode
+_encode_row = msgspec.json.Encoder().encode
 _encode_cells = msgspec.msgpack.Encoder().encode
 _decode_row = msgspec.json.Decoder(Row).decode
 _escapes = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD]([89a-fA-F]..)|\\.").sub
+
+
+def encode_row(row: Row) -> bytes:
+    """Return the line that a row is."""
+    return b"".join(pieces_of(_encode_row(row)))
 
 
 def decode_row(line: bytes) -> Row:
@@ -399,7 +406,14 @@ def cells_of(
         if column in keys or column not in found:
             continue
         value = found[column]
-        if column in documents and (document := _document(value)) is not None:
+        if isinstance(value, LargeCell):
+            if column in documents and (marked := value.in_json()) is not None:
+                json[column] = Raw(marked)
+            elif (mark := value.in_cells()) is not None:
+                cells[column] = mark
+            else:
+                blobs[column] = value.in_blobs()
+        elif column in documents and (document := _document(value)) is not None:
             json[column] = document
         elif isinstance(value, bytes):
             blobs[column] = b2a_base64(value, newline=False).decode()
@@ -431,6 +445,46 @@ def dictionaries(database: sqlite3.Connection, query: str, *parameters: object) 
         return
 
 
+def rows_of(database: sqlite3.Connection, table: str, rest: str, *parameters: object) -> Iterator[dict[str, object]]:
+    """Yield the rows of a table as :func:`dictionaries`; ``rest`` of the query says which.
+
+    Once a row is too long for the database's limit, its large cells, and those of the rows after it, are LargeCells.
+    """
+    count = 0
+    try:
+        for row in dictionaries(database, f"SELECT * FROM {quoted(table)} {rest}", *parameters):
+            count += 1
+            yield row
+        return
+    except sqlite3.DataError as error:
+        encoding = database.execute("PRAGMA encoding").fetchone()
+        if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG or encoding != ("UTF-8",):
+            raise
+    columns = [str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")]
+    numbers = database.execute(f"SELECT rowid FROM {quoted(table)} {rest}", parameters).fetchall()
+    for (number,) in numbers[count:]:
+        yield dict(_cells(database, table, columns, number))
+
+
+def _cells(
+    database: sqlite3.Connection, table: str, columns: Sequence[str], number: int
+) -> Iterator[tuple[str, object]]:
+    def told(what: str) -> Sequence[object]:
+        found: Sequence[object] = database.execute(
+            f"SELECT {what} FROM {quoted(table)} WHERE rowid = ?", [number]
+        ).fetchone()
+        return found
+
+    kinds = told(", ".join(f"typeof({quoted(column)})" for column in columns))
+    for column, kind in zip(columns, kinds, strict=True):
+        if kind in ("text", "blob"):
+            cell = LargeCell(database, table, column, number, str(kind))
+            if cell.size > LARGE_BYTES:
+                yield column, cell
+                continue
+        yield column, told(quoted(column))[0]
+
+
 def last_row(database: sqlite3.Connection, table: str, columns: Iterable[str]) -> tuple[object, ...]:
     """Return columns of the row of a table that has the highest number; nothing if there is none, or it is damaged."""
     query = f"SELECT {', '.join(columns)} FROM {quoted(table)} WHERE rowid = (SELECT max(rowid) FROM {quoted(table)})"
@@ -448,9 +502,11 @@ def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:
     budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
     with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
         for row in rows:
-            line = encode_row(row) + b"\n"
-            budget.spend(len(line))
-            file.write(line)
+            for piece in pieces_of(_encode_row(row)):
+                budget.spend(len(piece))
+                file.write(piece)
+            budget.spend(1)
+            file.write(b"\n")
     return Path(file.name)
 
 
@@ -459,7 +515,7 @@ def parts_of(data: memoryview, spans: Sequence[Span], titled: Callable[[Row], Ti
     starts = [at for at, span in enumerate(spans) if bytes(data[span.start : span.start + len(HEADER)]) == HEADER]
     parts: list[Part] = []
     for start, end in pairwise((*starts, len(spans))):
-        first = decode_row(bytes(data[spans[start].start : spans[start].end]))
+        first = _first_row(data, spans[start])
         begins = first.begins
         assert begins is not None
         about = About(
@@ -474,6 +530,14 @@ def parts_of(data: memoryview, spans: Sequence[Span], titled: Callable[[Row], Ti
         )
         parts.append(Part(begins.key, range(start, end), about, begins.base, begins.shared))
     return parts
+
+
+def _first_row(data: memoryview, span: Span) -> Row:
+    """Return a conversation's first line; of one with a large cell, what it says of that."""
+    if span.end - span.start <= LARGE_BYTES:
+        return decode_row(bytes(data[span.start : span.end]))
+    beginning = bytes(data[span.start : span.start + LARGE_BYTES])
+    return decode_row(beginning[: value_end(beginning, len(HEADER))] + b"}")
 
 
 def unpacked(data: bytes) -> str | None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import documents, sqlite
+from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.editing import Lens
 from store.formats.core.export_format import Node, ways
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
@@ -33,6 +34,7 @@ from store.formats.core.json_view import (
     value_at,
     value_in,
 )
+from store.formats.core.large_cells import LARGE_BYTES, LargeCell
 from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
@@ -41,7 +43,7 @@ from store.formats.core.times import time_of
 from store.formats.declared.description import Database, Description, Fits, listed
 from store.formats.declared.details import parted, whole
 from store.formats.declared.format import resuming_of
-from store.formats.declared.inside import Item, cut, filled, on_one_line, units
+from store.formats.declared.inside import Item, cut, filled, on_one_line, units, whole_on_one_line
 from store.formats.declared.lens import DeclaredLens
 from store.ids import hash_bytes
 
@@ -78,6 +80,9 @@ class DeclaredDatabase(DatabaseFormat):
     ) -> Iterator[Row]:
         begun = 0
         for kind, names in kinds:
+            # longer rows of tables are read cell by cell
+            most = LARGEST_WHOLE if kind.said.select or kind.said.rows else LARGE_BYTES
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
             for line in kind.lines(database, begun, names):
                 begun += line.begins is not None
                 yield line
@@ -239,9 +244,8 @@ class _Folding:
 
 def _held(database: sqlite3.Connection, row: Row, column: str) -> bytes:
     where = " AND ".join(f"{quoted(name)} IS ?" for name in row.key)
-    query = f"SELECT {quoted(column)} FROM {quoted(row.table)} WHERE {where}"
-    [found] = database.execute(query, list(row.key.values())).fetchall()
-    return _document_in(found[0]) or b""
+    [found] = sqlite.rows_of(database, row.table, f"WHERE {where}", *row.key.values())
+    return _document_in(found[column]) or b""
 
 
 def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
@@ -258,7 +262,13 @@ def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
     return document
 
 
+_LARGEST_CUT = 96 << 20
+"""A document of more bytes is not cut into its messages: they are held with it."""
+
+
 def _document_in(held: object) -> bytes | None:
+    if isinstance(held, LargeCell):
+        return whole_on_one_line(held.whole()) if held.size <= _LARGEST_CUT else None
     text = sqlite.unpacked(held) if isinstance(held, bytes) else held
     return on_one_line(text) if isinstance(text, str) else None
 
@@ -355,9 +365,9 @@ class Sessions(Struct):
         said = self.said
         columns = columns_of(database, said.sessions)
         of_messages = columns_of(database, said.messages) if said.messages else frozenset[str]()
-        query = self.query(database, self._are_said(database) if only is None else f"{quoted(self._named)} IS ?1")
-        chosen = (row for name in only or () for row in sqlite.dictionaries(database, query, name))
-        for found in sqlite.dictionaries(database, query) if only is None else chosen:
+        condition = f"{quoted(self._named)} IS ?1"
+        chosen = (row for name in only or () for row in self.session_rows(database, condition, name))
+        for found in self.session_rows(database, self._are_said(database)) if only is None else chosen:
             if said.document and (document := _document_in(found.get(said.document))) is not None:
                 for where, unit in units(document, said.each):
                     for line in self.inside(found, columns, where, unit, begun):
@@ -376,16 +386,18 @@ class Sessions(Struct):
                     yield first
                     yield from rows
 
-    def query(self, database: sqlite3.Connection, condition: str = "") -> str:
-        """Return the query for the rows of all sessions, or of those that fulfil a condition."""
+    def session_rows(
+        self, database: sqlite3.Connection, condition: str, *parameters: object
+    ) -> Iterator[dict[str, object]]:
+        """Yield the rows of all sessions, or of those that fulfil a condition."""
         said, where = self.said, f" WHERE {condition}" if condition else ""
         if not said.select and columns_of(database, said.sessions):
-            return f"SELECT * FROM {quoted(said.sessions)}{where} ORDER BY rowid"
+            return sqlite.rows_of(database, said.sessions, f"{where} ORDER BY rowid", *parameters)
         of = quoted(said.of)
         every = said.select or (
             f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
         )
-        return f"SELECT * FROM ({every}){where}" if where else every
+        return sqlite.dictionaries(database, f"SELECT * FROM ({every}){where}" if where else every, *parameters)
 
     def _are_said(self, database: sqlite3.Connection) -> str:
         """Return the condition for sessions that have messages: of very many, most may be empty.
@@ -409,11 +421,13 @@ class Sessions(Struct):
         """Yield the lines of a session, but for its own; ``columns`` are those of its messages."""
         said = self.said
         shown = f" AND ({said.shown})" if said.shown and said.shown.split(maxsplit=1)[0] in columns else ""
-        query = said.rows or (
-            f"SELECT * FROM {quoted(said.messages)} WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
-        )
+        if said.rows:
+            rows = sqlite.dictionaries(database, said.rows, session[said.id])
+        else:
+            rest = f"WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
+            rows = sqlite.rows_of(database, said.messages, rest, session[said.id])
         documents, wanted = frozenset(said.documents), list[str]()
-        for row in sqlite.dictionaries(database, query, session[said.id]):
+        for row in rows:
             wanted = wanted or [column for column in row if column in columns]
             yield cells_of(said.messages, row, self._key, wanted, documents=documents)
 

@@ -12,12 +12,13 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.events.event import ValuePath
+from store.formats.core import sqlite
 from store.formats.core.json_spans import elements, locate, members
-from store.formats.core.json_view import as_list, as_text, decode, is_json, object_in, place, value_in
+from store.formats.core.json_view import as_list, as_text, decode, is_json, is_strict_json, object_in, place, value_in
 from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database
 
-_OBJECT = 0x7B
+_OBJECT, _LIST = b"{["
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -53,6 +54,14 @@ def on_one_line(document: str) -> bytes | None:
         return None
 
 
+def whole_on_one_line(held: bytes) -> bytes | None:
+    """Return what :func:`on_one_line` does of a large document in bytes, as it is or compressed, with few copies."""
+    if not held[:1].isspace() and b"\n" not in held and b"\r" not in held and is_strict_json(held):
+        return held if held[0] in b"{[" else None
+    text = sqlite.unpacked(held)
+    return on_one_line(text) if text is not None else None
+
+
 def units(document: bytes, each: str) -> Iterator[tuple[str, bytes]]:
     """Yield the sessions of a document with their places: all of it, or the elements of a list in it."""
     if not each:
@@ -69,7 +78,7 @@ def cut(unit: bytes, said: Database) -> tuple[bytes, list[Item]]:
             start, end = locate(unit, place(spelled[:-2]))
         except UsageError:
             continue
-        if not (found := _items(unit[start:end])):
+        if not (found := _items(memoryview(unit)[start:end])):
             continue
         frame = unit[:start] + (b"{}" if unit[start] == _OBJECT else b"[]") + unit[end:]
         found = [side for item in found for side in _sides(item, said.sides)]
@@ -174,7 +183,8 @@ def _elements(document: bytes, path: ValuePath) -> tuple[int, int, list[bytes]]:
     """Return where a list in a document begins and ends, and its elements; none where there is no list."""
     try:
         start, end = locate(document, path)
-        return start, end, [item.json for item in _items(document[start:end])] if document[start] != _OBJECT else []
+        found = _items(memoryview(document)[start:end]) if document[start] != _OBJECT else []
+        return start, end, [item.json for item in found]
     except UsageError:
         return 0, 0, []
 
@@ -187,17 +197,19 @@ def _holds(document: bytes, path: ValuePath) -> bool:
     return document[start:end] in (b"[]", b"{}")
 
 
-def _items(held: bytes) -> list[Item]:
+def _items(held: memoryview) -> list[Item]:
     """Return the members of an object, or the elements of a list."""
+    first = held[0]
     try:
-        if held.startswith(b"{"):
+        if first == _OBJECT:
             return [Item(bytes(raw), at, key) for at, (key, raw) in enumerate(_members(held).items())]
-        return [Item(bytes(raw), at) for at, raw in enumerate(_list(held))] if held.startswith(b"[") else []
+        return [Item(bytes(raw), at) for at, raw in enumerate(_list(held))] if first == _LIST else []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # what other parsers pass, half of a character for instance
-        if held.startswith(b"{"):
-            return [Item(held[one.value : one.end], at, one.key) for at, one in enumerate(members(held, 0))]
-        return [Item(held[start:end], at) for at, (start, end) in enumerate(elements(held, 0))]
+        text = bytes(held)
+        if first == _OBJECT:
+            return [Item(text[one.value : one.end], at, one.key) for at, one in enumerate(members(text, 0))]
+        return [Item(text[start:end], at) for at, (start, end) in enumerate(elements(text, 0))]
 
 
 def _without_copies(frame: bytes, path: ValuePath, items: Sequence[Item]) -> bytes:

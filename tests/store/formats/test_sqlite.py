@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from store.errors import UsageError
+from store.formats.core import large_cells
+from store.formats.core import sqlite as sqlite_module
 from store.formats.core.format import Titled, line_spans
 from store.formats.core.sqlite import (
     Begins,
@@ -23,6 +25,7 @@ from store.formats.core.sqlite import (
     reading,
     remove_row,
     restore,
+    rows_of,
     tables_of,
     write_lines,
 )
@@ -188,3 +191,47 @@ def test_new_rows_are_added_and_impossible_ones_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError):
             edited(path, tmp_path / "refused", {b'"x":7}}': b'"x":7}}\n' + line})
+
+
+LARGE = [
+    "a" * 9000,
+    'line\n\x1f"é😀\\' * 900,
+    "é" * 4500,
+    '{"a": "' + "x" * 9000 + '"}',
+    '{"a":\n"' + "x" * 9000 + '"}',
+    "{no document" * 900,
+    '["\0' + "x" * 9000,
+    b"\0\xff" * 4500,
+    '\0cell:0123456789abcdef0123456789abcdef" ' * 200,
+]
+
+
+def test_lines_with_large_cells_are_the_same_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.db"
+    with closing(database(path)) as found:
+        many = [value for pair in zip(LARGE, ODD, strict=False) for value in pair]
+        found.executemany("INSERT INTO t (x, y) VALUES (?, ?)", [(value, f"small {value!r}"[:20]) for value in many])
+        # a text that is no UTF-8
+        found.execute("INSERT INTO t (x, y) VALUES (CAST(? AS TEXT), 'bad')", [b"\xff" * 9000])
+        found.text_factory = lambda data: data if b"\xff" in data else data.decode()
+
+        def written(rows: Iterator[dict[str, object]]) -> bytes:
+            lines = (cells_of("t", row, ("id",), documents={"x"}) for row in rows)
+            return write_lines(lines, tmp_path, path).read_bytes()
+
+        whole = written(dictionaries(found, "SELECT * FROM t ORDER BY id"))
+        monkeypatch.setattr(sqlite_module, "LARGE_BYTES", 8000)
+        monkeypatch.setattr(large_cells, "_PIECE", 300)
+        found.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 8000)
+        assert written(rows_of(found, "t", "ORDER BY id")) == whole
+        assert not large_cells._marked
+        numbers = [row["id"] for row in rows_of(found, "t", "WHERE id > ? ORDER BY id DESC", 5)]
+        assert numbers == sorted(numbers, reverse=True)
+        assert len(numbers) > len(LARGE)
+
+
+def test_a_large_cell_that_is_worked_out_is_left_out(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "large.db")) as found:
+        found.executescript("CREATE TABLE t (id INTEGER, x AS (zeroblob(900))); INSERT INTO t VALUES (1)")
+        found.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
+        assert list(rows_of(found, "t", "")) == [{"id": 1}]

@@ -245,6 +245,28 @@ def test_records_that_take_much_more_memory_once_they_are_read(home: Path, conte
     assert exported.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("what", ["text", "blob", "document"])
+def test_a_database_with_a_very_large_cell(home: Path, what: str) -> None:
+    path = home / "sessions.db"
+    text = "some text that goes on " * (4 * MEGABYTE)
+    cell: object = {"text": text, "blob": b"\xff" + text.encode(), "document": json.dumps([{"text": text}])}[what]
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT);
+            CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT,
+                created_timestamp INTEGER);
+            INSERT INTO sessions VALUES ('a', 'A', '/x'), ('b', 'B', '/x');
+        """)
+        for session, said in (("a", '[{"type":"text","text":"hi"}]'), ("a", cell), ("b", "[]")):
+            database.execute("INSERT INTO messages VALUES (NULL, ?, 'user', ?, 1)", [session, said])
+        database.commit()
+    done = run(home, "import", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 2 imported, 0 grown, 0 unchanged (5 records")
+    done = run(home, "export", "A", "-o", home / "out")
+    assert (home / "out" / "sessions.db").read_bytes() == path.read_bytes()
+
+
 def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 

@@ -1,0 +1,115 @@
+"""Cells of databases that are too large to be held in several copies: read, and written into lines, in pieces.
+
+A line of such a row is made with marks in their place, and :func:`pieces_of` gives what they stand for.
+"""
+
+import re
+import sqlite3
+from binascii import b2a_base64
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
+from secrets import token_hex
+
+import msgspec
+
+from store.formats.core.budget import LARGEST_WHOLE
+from store.formats.core.json_view import is_strict_json
+
+LARGE_BYTES = 4 << 20
+"""A cell of more bytes is a large one."""
+_PIECE = 3 << 20
+"""The bytes that are read at once: base64 of a multiple of three has no padding."""
+_MARK = b'"\\u0000cell:'
+_marks = re.compile(rb'"\\u0000cell:([0-9a-f]{32})"')
+_quoted = msgspec.json.Encoder().encode
+
+_marked: dict[bytes, Callable[[], Iterator[bytes]]] = {}
+"""The marks that stand in no written line yet, and what writes that which they stand for."""
+
+
+class LargeCell:
+    """A text, or bytes, in the row of a table that has a number; ``kind`` is SQLite's word for its type."""
+
+    def __init__(self, database: sqlite3.Connection, table: str, column: str, number: int, kind: str) -> None:
+        self._database, self._place = database, (table, column, number)
+        self._kind = kind
+        with self._open() as blob:
+            self.size = len(blob)
+            """In bytes."""
+
+    def _open(self) -> sqlite3.Blob:
+        return self._database.blobopen(*self._place, readonly=True)
+
+    def __str__(self) -> str:
+        return f"{self._kind} of {self.size} bytes"
+
+    def whole(self) -> bytes:
+        """Return its bytes, with which nothing else need be held."""
+        with self._open() as blob:
+            return blob.read()
+
+    def in_cells(self) -> str | None:
+        """Return a mark for it as a text; None where it is none."""
+        if self._kind != "text":
+            return None
+        decoder = getincrementaldecoder("utf-8")()
+        try:
+            for piece in self._pieces():
+                decoder.decode(piece)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return None
+        return _mark(self._text)
+
+    def in_json(self) -> bytes | None:
+        """Return a mark for it as an object or a list on one line; None where it is none, or is too large to tell."""
+        with self._open() as blob:
+            if self._kind != "text" or self.size > LARGEST_WHOLE or blob.read(1) not in (b"{", b"["):
+                return None
+        data = self.whole()
+        if b"\n" in data or b"\r" in data or not is_strict_json(data):
+            return None
+        return _quoted(_mark(self._pieces))
+
+    def in_blobs(self) -> str:
+        """Return a mark for it as base64."""
+        return _mark(self._base64)
+
+    def _pieces(self) -> Iterator[bytes]:
+        with self._open() as blob:
+            while piece := blob.read(_PIECE):
+                yield piece
+
+    def _text(self) -> Iterator[bytes]:
+        decoder = getincrementaldecoder("utf-8")()
+        yield b'"'
+        for piece in self._pieces():
+            yield _quoted(decoder.decode(piece))[1:-1]
+        yield b'"'
+
+    def _base64(self) -> Iterator[bytes]:
+        yield b'"'
+        for piece in self._pieces():
+            yield b2a_base64(piece, newline=False)
+        yield b'"'
+
+
+def _mark(write: Callable[[], Iterator[bytes]]) -> str:
+    # nobody can know it, and write it into another cell
+    name = token_hex(16)
+    _marked[name.encode()] = write
+    return f"\0cell:{name}"
+
+
+def pieces_of(line: bytes) -> Iterator[bytes]:
+    """Yield a line in pieces, with the cells that marks in it stand for. A mark is good for once."""
+    if _MARK not in line:
+        yield line
+        return
+    end = 0
+    for found in _marks.finditer(line):
+        if (write := _marked.pop(found[1], None)) is not None:
+            yield line[end : found.start()]
+            yield from write()
+            end = found.end()
+    yield line[end:]
