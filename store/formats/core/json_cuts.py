@@ -33,7 +33,7 @@ _NEAR = 1024 * 1024
 _WINDOW = 4 * 1024 * 1024
 """A mapped file is searched in pieces of so many bytes: those before it take no memory."""
 _LARGEST_READ = 64 * 1024 * 1024
-"""What is larger is not given to a parser as a whole."""
+"""A larger value is not given to a parser as a whole."""
 _MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
 LARGEST_PASSED = 16 * 1024
