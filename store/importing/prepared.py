@@ -28,6 +28,8 @@ from store.importing.unseen import RECORDS_LOOKED_AT, Glimpse, glimpse
 
 _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
+_OUTSIDE_BYTES = 16 << 20
+"""The bytes beside a session that one record may name: who has the store reads more of them, one by one."""
 _REMEMBERED = 200_000
 MORE, LAST = range(2)
 """The answers: a :class:`Chunk` of the session, and one that ends it."""
@@ -227,15 +229,16 @@ class _Outside:
     def takes(self, blobs: Iterable[ExternalBlob]) -> bool:
         """Take what a record names; return whether all of that could be: if not, the store may have it."""
         self._at_hand = {}
-        are_here = True
+        are_here, room = True, _OUTSIDE_BYTES
         for blob in blobs:
             try:
                 content = blob.read()
             except (NotFound, DamageError):
-                content = None
-            if content is None or len(content) > MAX_CUT_BYTES:
                 are_here = False
                 continue
+            if len(content) > room:
+                return False
+            room -= len(content)
             own = blob.algorithm, blob.digest
             self._at_hand[own] = content
             if own not in self._known:

@@ -23,15 +23,27 @@ from store.filing import Filing
 from store.formats import jp as jp_format
 from store.formats.core.format import Source
 from store.formats.registry import learn
-from store.importing import crew, importer
+from store.importing import crew, importer, prepared
 from store.importing.crew import Crew
 from store.importing.importer import Importer, ImportReport
+from store.importing.prepared import Preparer
 from store.importing.walk import walk
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.store.formats.test_declared import CHAT, PAGE, forgotten  # noqa: F401  (a fixture)
 from tests.store.importing.helped import helped_by, write_sessions
-from tests.store.importing.sessions import NO_SAMPLES, SAMPLES, by_source, event, jp, lines, long_lines, native, session
+from tests.store.importing.sessions import (
+    NO_SAMPLES,
+    SAMPLES,
+    by_source,
+    event,
+    jp,
+    jp_source,
+    lines,
+    long_lines,
+    native,
+    session,
+)
 from tests.store.importing.test_workspace import attached, put
 
 
@@ -152,6 +164,20 @@ def test_content_beside_sessions_is_read_by_who_prepares_them(
             assert fsck(store) == []
     for one, other in zip(*found, strict=True):
         assert one == other
+
+
+def test_what_is_much_beside_a_session_is_left_to_who_has_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared, "_OUTSIDE_BYTES", 100)
+    small, large = b"small" * 10, b"large" * 30
+    put(tmp_path / ".jp", small)
+    put(tmp_path / ".jp", large)
+    folder = jp(tmp_path, [*(event(second=second) for second in range(3)), *map(attached, (small, large, small))])
+    [chunk] = Preparer(1024, tmp_path).chunks(jp_source(folder))
+    # what follows one that could not be seen is not seen here, either
+    assert [record.payload is not None for record in chunk.records[-3:]] == [False, True, True]
+    assert [digest for _algorithm, digest, _hash in chunk.aliases] == [hashlib.sha256(small).digest()]
 
 
 @pytest.mark.skipif(not SAMPLES.is_dir(), reason=NO_SAMPLES)
