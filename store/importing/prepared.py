@@ -222,7 +222,7 @@ class _Outside:
         self._known: set[tuple[str, bytes]] = set()
         self._aliases: list[Alias] = []
         self._at_hand: dict[tuple[str, bytes], bytes] = {}
-        """What the last record names."""
+        """The contents that the last record names."""
         self.size = 0
         """The bytes since the last call of :meth:`taken`."""
 
