@@ -190,7 +190,7 @@ _PREDICTION = frozenset(("instance_id", "model_patch"))
 _INSTANCE_ID = b'"instance_id"'
 _KEY_DIGITS = 16
 _may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
-_event_file = re.compile(r"(?:event-)?(\d+)(?:-[\w-]+)?\.json").fullmatch
+_event_file = re.compile(r"(?:event-)?(\d+)(?:-([\w-]+))?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
 _alone = choice_of("")
 _EVENTS, _COPIES = "events", "event_cache"
@@ -203,13 +203,24 @@ class OpenHands(DeclaredFormat):
         super().__init__(read_views("openhands"), OpenHandsLens())
         self.first_type = self.main_type
 
-    def next_file(self, last: str, record: bytes) -> str:
-        named = _event_file(last)
+    def file_names(self, like: str, files: Sequence[tuple[str, bytes]]) -> Sequence[str] | None:
+        """Return names that count up. The later generation refuses a session in which a number is left out."""
+        known = [_event_file(name) for name, _record in files]
+        named = next(filter(None, known), _event_file(like))
         if named is None:
-            return ""
-        number = int(named[1]) + 1
-        later = f"event-{number:0{len(named[1])}}-{as_text(object_in(record).get('id')) or uuid.uuid4()}.json"
-        return later if last.startswith("event-") else f"{number}.json"
+            return None
+        later, width = like.startswith("event-"), len(named[1])
+        number = 0 if later else int(named[1])
+        names = []
+        for own, (_name, record) in zip(known, files, strict=True):
+            if later:
+                key = own[2] if own else as_text(object_in(record).get("id")) or str(uuid.uuid4())
+                names.append(f"event-{number:0{width}}-{key}.json")
+            else:
+                number = max(number, int(own[1]) if own else 0)
+                names.append(f"{number}.json")
+            number += 1
+        return names
 
     def claim(self, look: Look) -> Source | None:
         """Claim a file that begins with events, or with patches that an evaluation was handed in; a folder of events.

@@ -126,7 +126,9 @@ class Edited:
                     self.first.append((was - 1, turn.turn_id))
         self.added: list[int] = []
         """Records that become files of their own, by turn."""
-        if self._format.next_file(kept.main, b""):
+        self.each_a_file = self._format.file_names(kept.main, ()) is not None
+        """True if all others are, too."""
+        if self.each_a_file:
             self.added = [row.turn for row in self._rows if row.number is None and not row.deleted]
             self._rows = [row for row in self._rows if row.number is not None]
         self._spelling = Spelling(store, copied)
@@ -136,6 +138,8 @@ class Edited:
             self._put_in_lists()
         self.deleted = any(row.deleted for row in self._rows)
         """True if records of the main file were deleted."""
+        self.left = [row.turn for row in self._rows if not row.deleted]
+        """Those that were not, by turn."""
         if outside and type(self._format).moved_outside is not Format.moved_outside:
             self._move_outside(store, imported)
 

@@ -55,7 +55,6 @@ class Lost(Protocol):
 NOT_THERE = "a content that the store does not have: its reference leads nowhere"
 
 
-
 def nothing(_what: str, /, *_events: int) -> None:
     """Ignore what is left out."""
 
@@ -386,18 +385,36 @@ def _files_as_kept(store: Store, conversation: Conversation, kept: SessionFiles)
         yield File(main, was())
     else:
         edited = Edited(store, conversation, entry.imported_head, kept)
-        for position, turn in edited.first:
-            yield File(_of_first(folder, kept, position), next(stored_records(store, [turn])))
-        yield File(main, intact(path_text(main.name), edited.pieces, was, store.files.aside.scratch))
-        last = kept.main
-        for stored in stored_records(store, edited.added):
-            payload = b"".join(stored)
-            last = format_named(conversation.format).next_file(last, payload)
-            yield File(_inside(folder, last), (payload,))
+        pieces = intact(path_text(main.name), edited.pieces, was, store.files.aside.scratch)
+        if edited.each_a_file:
+            named = _each_a_file(store, conversation, edited, kept, pieces)
+            yield from (File(_inside(folder, name), record) for name, record in named)
+        else:
+            for position, turn in edited.first:
+                yield File(_of_first(folder, kept, position), next(stored_records(store, [turn])))
+            yield File(main, pieces)
         yield from (File(PurePath(name), (content,), shared=True) for name, content in edited.outside.items())
     has_folder = format_named(conversation.format).outputs_beside
     beside = files_beside(conversation.metadata, kept.sidecars, path_text(source.stem) if has_folder else "")
     yield from _sidecars(store, folder, beside)
+
+
+def _each_a_file(
+    store: Store, conversation: Conversation, edited: Edited, kept: SessionFiles, main: Iterable[bytes]
+) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield the names and contents of files that hold a record each, in the order of the conversation."""
+    had = {turn: kept.first[position] for position, turn in edited.first} | dict.fromkeys(edited.left, kept.main)
+    new = dict(zip(edited.added, map(b"".join, stored_records(store, edited.added)), strict=True))
+    turns = (turn for start, count in store.records.runs(conversation.head) for turn in range(start, start + count))
+    left = [turn for turn in turns if turn in had or turn in new]
+    files = [(had.get(turn, ""), new.get(turn, b"")) for turn in left]
+    names = format_named(conversation.format).file_names(kept.main, files)
+    assert names is not None
+    for turn, name in zip(left, names, strict=True):
+        if turn in new:
+            yield name, (new[turn],)
+        else:
+            yield name, main if had[turn] == kept.main else next(stored_records(store, [turn]))
 
 
 def content_beside(store: Store, conversation: Conversation, lost: Lost) -> Files:

@@ -206,12 +206,13 @@ class Format(Protocol):
     replaces_files: bool = False
     """True if files in a session's folder give way to others as it grows: one that has gone belongs to it no more."""
 
-    def next_file(self, last: str, record: bytes) -> str:
-        """Return the name of the file for a new record, where each is a file of its own and that of the last ``last``.
+    def file_names(self, like: str, files: Sequence[tuple[str, bytes]]) -> Sequence[str] | None:
+        """Return the names of a session's files where each record is one, in the order of the records.
 
-        "" where records stand in one file.
+        ``files`` has for each the name that it had and nothing, or no name and the new record. ``like`` is the name of
+        the session's last file. None where a file holds more than a record.
         """
-        return ""
+        return None
 
     kept: Sequence[str] = ()
     """The places of sessions: ``~``, ``$NAME`` (passed over where it is not set), ``*``.

@@ -204,22 +204,59 @@ def test_a_history_that_was_one_conversation_goes_on_as_one(
     assert native(store, path) == path.read_bytes()
 
 
-def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:
-    kept = tmp_path / "sessions" / "s-1" / "events"
+LEFT = ("e0", "e1", "e3", "new", "e4")
+
+
+def events_folder(folder: Path, name: str, count: int) -> Path:
+    """Write a folder with an event a file, and return it; ``name`` is what a number is filled into."""
+    kept = folder / "sessions" / "s-1" / "events"
     kept.mkdir(parents=True)
+    for number in range(count):
+        write(kept / name.format(number), numbered(number))
+    return kept
 
-    def event(number: int) -> dict[str, object]:
-        stamp = f"2026-03-05T19:31:{number:02}"
-        said = {"content": f"Message {number}"}
-        return {"id": number, "timestamp": stamp, "source": "user", "action": "message", "args": said}
 
-    for number in range(9):
-        write(kept / f"{number}.json", event(number))
+def numbered(number: int) -> dict[str, object]:
+    stamp = f"2026-03-05T19:31:{number:02}"
+    said = {"content": f"Message {number}"}
+    return {"id": number, "timestamp": stamp, "source": "user", "action": "message", "args": said}
+
+
+def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None:
+    kept = events_folder(tmp_path, "{}.json", 9)
     imported(store, tmp_path)
     for number in range(9, 12):
-        write(kept / f"{number}.json", event(number))
+        write(kept / f"{number}.json", numbered(number))
     assert imported(store, tmp_path).records == 3
     assert [json.loads(payload)["id"] for payload in payloads(store, kept)] == list(range(12))
     with exported(store, by_source(store, kept)) as files:
         assert files == {f"events/{path.name}": path.read_bytes() for path in kept.iterdir()}
     assert imported(store, tmp_path).unchanged == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("{0}.json", ["0.json", "1.json", "3.json", "4.json", "5.json"]),
+        ("event-{0:05}-e{0}.json", [f"event-0000{number}-{key}.json" for number, key in enumerate(LEFT)]),
+    ],
+)
+def test_events_in_files_count_up_after_an_edit(store: Store, tmp_path: Path, name: str, names: list[str]) -> None:
+    kept = events_folder(tmp_path, name, 6)
+    imported(store, tmp_path)
+    conversation = by_source(store, kept)
+    added = Append(json.dumps(numbered(9) | {"id": "new"}).encode(), "openhands.event.v1")
+    Editor(store).edit(conversation.id, {6: DELETED})
+    Editor(store).rewrite(conversation.id, [1, 2, 4, added, 5])
+    with exported(store, store.library.conversation(conversation.id)) as files:
+        assert list(files) == [f"events/{name}" for name in names]
+        assert [json.loads(content)["id"] for content in files.values()] == [0, 1, 3, "new", 4]
+
+
+def test_a_fork_of_events_in_files_has_no_more_files(store: Store, tmp_path: Path) -> None:
+    kept = events_folder(tmp_path, "event-{0:05}-e{0}.json", 6)
+    imported(store, tmp_path)
+    conversation = by_source(store, kept)
+    fork = Editor(store).fork(conversation.id, "aside", at=3)
+    with exported(store, store.library.conversation(fork.context)) as files:
+        assert files == {f"aside/{path.name}": path.read_bytes() for path in sorted(kept.iterdir())[:3]}
