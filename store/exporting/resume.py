@@ -64,7 +64,10 @@ def plan(store: Store, conversation: Conversation, tool: str, at: int) -> Plan:
     metadata, source = conversation.metadata, text_path(conversation.source)
     own = format_named(conversation.format).resuming if conversation.format else ()
     if not tool and not own:
-        named = (one.tool for format_ in FORMATS for one in format_.resuming if one.places or one.beside)
+        from store.exporting.export import is_target
+
+        known = ((format_.name, one) for format_ in FORMATS for one in format_.resuming)
+        named = (one.tool for name, one in known if is_target(name) and (one.places or one.beside))
         tools = ", ".join(dict.fromkeys(named))
         raise UsageError(
             f"no program goes on with sessions of {conversation.format or 'no tool'}: name one by --in ({tools})"

@@ -26,7 +26,7 @@ from tests.store.formats.test_declared import PAGE
 SAID = ("Fix the login bug \u2603", "It is fixed.", "And then?", "Nothing else.")
 FILES = ["claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "qwen-code", "copilot-cli", "kimi-code", "droid"]
 """The programs whose sessions are files of their own folders."""
-OWN = {"cursor-agent", "kilo"}
+OWN = {"cursor-agent", "kilo", "openhands"}
 """The programs that go on with sessions of their own alone."""
 
 

@@ -474,8 +474,7 @@ def _openhands() -> Tool:
     files[f"{delegate}/events/event-00000-0.json"] = said(0, "user", "user", AGENT)[1]
     # what its delegates took is among that of the parent
     files[f"{delegate}/base_state.json"] = files[f"{Path(folder).parent}/base_state.json"]
-    none = {"resume": "its command goes on only in its own window"}
-    return Tool("openhands", files, dict([said(4, "user", "user", MORE)]), SPENT, 0.5, none=none)
+    return Tool("openhands", files, dict([said(4, "user", "user", MORE)]), SPENT, 0.5)
 
 
 def _antigravity() -> Tool:
