@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import count
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from urllib.parse import quote
 from uuid import uuid5
 
@@ -27,6 +27,7 @@ from store.exporting.target import ExportJob
 from store.formats.claude_code.session import folder_name
 from store.formats.core.composing import NO_PARTICULARS, Particulars, Template, recorded
 from store.formats.core.format import Format
+from store.formats.core.homes import first
 from store.formats.core.json_view import JsonObject, as_list, is_object, value_at
 from store.formats.core.times import milliseconds
 from store.formats.declared.description import KINDS, Write, places
@@ -52,6 +53,7 @@ class Described(SessionTarget):
         answering = call if self.holds_results else result
         self.says_failure = any(word in json.dumps(answering) for word in _SAYS_FAILURE)
         self._joints = format_.joints
+        self._homes = format_.kept
 
     def path(self, conversation: Conversation, session: str) -> PurePath:
         return PurePath(self.write_as.file.format(**_names(conversation, session)))
@@ -87,8 +89,9 @@ class Described(SessionTarget):
             yield (between if number > 1 else b"") + utf8(encoded(record))
         yield closing
         names = _names(session.conversation, self.session_id(session))
+        path = first(self._homes, Path.home()) / self.path(session.conversation, self.session_id(session))
         for name, template in self.write_as.beside.items():
-            document = records.about(template, count=number)
+            document = records.about(template, count=number, path=str(path))
             is_yaml = name.endswith((".yaml", ".yml"))
             lines = [f"{key}: {encoded(one)}" for key, one in document.items()] if is_yaml else [encoded(document)]
             session.beside[name.format(**names)] = utf8("\n".join(lines) + "\n")

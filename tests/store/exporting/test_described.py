@@ -181,6 +181,15 @@ def test_what_is_added_leaves_all_else_as_it_is(store: Store, tmp_path: Path) ->
     assert asked["message"] == {"role": "user", "toolCalls": [], "origin": {"kind": "user"}}
 
 
+def test_a_session_tells_where_it_lies_once_it_is_where_its_tool_looks(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLINE_SESSION_DATA_DIR", str(tmp_path / "kept"))
+    main, beside = export(store, shop(tmp_path).bring(store), tmp_path / "out", "cline").files
+    told = json.loads(beside.read_bytes())["messages_path"]
+    assert Path(told) == tmp_path / "kept" / main.relative_to(tmp_path / "out")
+
+
 def test_a_note_between_a_call_and_its_result_is_lost_alone(store: Store, tmp_path: Path) -> None:
     talk = Talk(tmp_path)
     talk.user("Go.")
