@@ -88,22 +88,25 @@ class Gathering:
             try:
                 self.wake()
                 if len(group) > 1:
-                    self._answer(group, set(own))
+                    self._answer(group, own)
             finally:
                 self._hand_over()
         self._committed(group)
 
-    def _answer(self, group: list[Request], own: set[Request]) -> None:
+    def _answer(self, group: list[Request], own: Collection[Request]) -> None:
         """Note who of a group is to be woken."""
-        others: list[Request] = []
         with self._mutex:
             for request in group:
                 request.leads = False
-                if request in own:
-                    # nobody waits for what this thread does next
-                    request.open()
-                elif request.gate is not None:
-                    others.append(request)
+            # who led from the first of its requests on shut none
+            shut = [request for request in group if request.gate is not None]
+            if not shut:
+                return
+            mine = set(own)
+            others = [request for request in shut if request not in mine]
+            for request in mine.intersection(shut):
+                # nobody waits for what this thread does next
+                request.open()
             for request, following in zip(others, others[_AT_ONCE:], strict=False):
                 request.following = following
             self._done += others[:_AT_ONCE]

@@ -101,7 +101,9 @@ class _Changed:
         """Add the context of a change; called for every commit, by the thread that all writers wait for."""
         if change.context_id not in self._skipped and not change.deleted:
             self.coming = True
-            self.put(change.context_id)
+            # who takes it out after this sees the change
+            if change.context_id not in self._contexts:
+                self.put(change.context_id)
 
     def put(self, context: int) -> None:
         """Add a context to those that have changed."""
