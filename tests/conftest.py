@@ -28,11 +28,20 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register markers."""
+    """Register markers; have directories of tests in memory."""
     config.addinivalue_line("markers", "logs(pattern, ..., sometimes=False): what the test expects to be logged")
     config.addinivalue_line("markers", "of_one_machine(reason): says nothing of a replica, see pytest_generate_tests")
     # what a test writes to it is caught
     config.stash[_STDERR] = os.dup(sys.stderr.fileno())
+    # stores sync what they write, and half of the time of a test was waiting for the disk
+    is_large = any(name.startswith("CONVFS_LARGE") for name in os.environ)
+    if not is_large and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free >= _LEAST_MEMORY_BYTES:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+_MEMORY = Path("/dev/shm")
+_LEAST_MEMORY_BYTES = 4 << 30
+"""So much room is enough for ``tmp_path`` of all tests that run side by side."""
 
 
 # -- tests that hang ---------------------------------------------------------------------------------------------------
@@ -43,42 +52,34 @@ _SECONDS = pytest.StashKey[float]()
 _STDERR = pytest.StashKey[int]()
 
 
-def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> None:
-    """Note how long a test may take."""
-    item.stash[_SECONDS] = settings.timeout
-
-
-@contextmanager
-def _ended(item: pytest.Item) -> Iterator[None]:
-    """End the process if the block goes on long after the test's time is over: it may wait for a thread that hangs.
+def _watch(item: pytest.Item) -> None:
+    """End the process if the test goes on long after its time is over: it may wait for a thread that hangs.
 
     A worker that ends so is replaced: its test has failed, and the others are run.
     """
-    seconds = item.stash.get(_SECONDS, 0.0)
-    if seconds:
-        faulthandler.dump_traceback_later(seconds + _GRACE_SECONDS, exit=True, file=item.config.stash[_STDERR])
+    # seldom: each time takes a thread, for which a busy machine may need longer than for a test
+    seconds = item.stash[_SECONDS] + _GRACE_SECONDS
+    faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> None:
+    item.stash[_SECONDS] = settings.timeout
+    _watch(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    # pytest stops watching a test that has failed, for a debugger; its teardown may hang all the same
+    if isinstance(node, pytest.Item) and _SECONDS in node.stash:
+        _watch(node)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
     try:
-        yield
+        return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    with _ended(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    with _ended(item):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    with _ended(item):
-        return (yield)
 
 
 # -- warnings ----------------------------------------------------------------------------------------------------------
@@ -117,8 +118,7 @@ def logs(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def scratch() -> Path:
     """Make a directory in memory, where there is one: for tests of many stores, whose syncs need not reach a disk."""
-    memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="convfs-test-", dir=memory if os.access(memory, os.W_OK) else None))
+    return Path(tempfile.mkdtemp(prefix="convfs-test-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None))
 
 
 @contextmanager

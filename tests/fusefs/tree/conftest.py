@@ -1,4 +1,3 @@
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -21,13 +20,11 @@ from tests.fusefs.tree.mounting import (
 
 
 @pytest.fixture
-def store_path() -> Iterator[Path]:
-    """A place for a store on the disk that mounts are on too."""
+def store_path(memory_path: Path) -> Path:
+    """A place for a store that is to be mounted. Those of ``tests/editors`` are on a disk."""
     if not can_mount():
         pytest.skip("/dev/fuse or fusermount3 is not there")
-    directory = Path(tempfile.mkdtemp(prefix="store-", dir=work_directory()))
-    yield directory / "store"
-    shutil.rmtree(directory)
+    return memory_path / "store"
 
 
 @pytest.fixture
