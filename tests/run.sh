@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, then runs every check. Arguments go to pytest: ./tests/run.sh -k import
-# Three tests run side by side, as many wait; for a debugger they must not: ./tests/run.sh -n 0 --pdb
+# Three tests run side by side on two processors, as many wait; for a debugger they must not: ./tests/run.sh -n 0 --pdb
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
+# else each of many processes compiles every module that it imports
+unset PYTHONDONTWRITEBYTECODE
 venv=$(./mount.sh --setup --dev)
 "$venv/bin/ruff" check .
 "$venv/bin/mypy"
