@@ -21,6 +21,8 @@ from pathlib import Path
 
 import psycopg
 
+from tests.waiting import until
+
 PATIENCE = 60.0
 _PORTS = range(20_000, 32_000)
 
@@ -48,13 +50,6 @@ def launched(command: Sequence[object], directory: Path, user: str | None = None
             stderr=log,
             start_new_session=True,
         )
-
-
-def until(done: Callable[[], bool], what: str) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < ends, what
-        time.sleep(0.05)
 
 
 def _programs() -> Path:
@@ -128,7 +123,7 @@ class Postgres:
         command = [self.programs / "postgres", "-D", self.data, "-p", self.port, *options]
         launch = partial(launched, command, self.directory, self._user)
         self._process = launch()
-        until(partial(self._answers, launch), f"PostgreSQL does not start: {self.directory / 'log'}")
+        until(partial(self._answers, launch), what=f"PostgreSQL does not start: {self.directory / 'log'}")
 
     def _answers(self, launch: Callable[[], subprocess.Popen[bytes]]) -> bool:
         assert self._process is not None
@@ -156,7 +151,7 @@ class Postgres:
     def promote(self) -> None:
         """Have a standby take over."""
         self.run("pg_ctl", "promote", "-D", self.data)
-        until(lambda: self.execute("SELECT pg_is_in_recovery()") == [(False,)], "the standby is not promoted")
+        until(lambda: self.execute("SELECT pg_is_in_recovery()") == [(False,)], what="the standby is not promoted")
 
     def signal(self, number: int) -> None:
         """Send a signal to all of its processes."""
@@ -248,8 +243,8 @@ class S3:
         }
         command = [weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())]
         self._process = launched(command, self.directory)
-        until(self._answers, f"SeaweedFS does not start: {self.directory / 'log'}")
-        until(self._has_bucket, f"SeaweedFS makes no bucket: {self.directory / 'log'}")
+        until(self._answers, what=f"SeaweedFS does not start: {self.directory / 'log'}")
+        until(self._has_bucket, what=f"SeaweedFS makes no bucket: {self.directory / 'log'}")
 
     def _answers(self) -> bool:
         assert self._process is not None

@@ -2,7 +2,6 @@
 
 import filecmp
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from store.disk import identity
 from store.shared import remote
 from store.shared.space import Membership, Place, membership
 from store.store import Store
+from tests.waiting import until as until
 
-PATIENCE = 30.0
 MAKERS = ("directory", "postgres")
 
 
@@ -56,14 +55,6 @@ def let_in(member: Path, root: Path, machine: str = "", place: Place | None = No
         joined = remote.accept(invitation, root, machine)
     assert joined is not None
     return joined
-
-
-def until(found: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    ends = time.monotonic() + PATIENCE
-    while not found():
-        assert time.monotonic() < ends
-        time.sleep(0.002)
 
 
 def said(store: Store, context: int) -> list[bytes]:

@@ -30,6 +30,7 @@ from store.upkeep.fsck import fsck
 from tests.store.importing.helped import helped_by, write_sessions
 from tests.store.importing.sessions import lines, long_lines, session
 from tests.store.importing.test_database_changes import MADE
+from tests.waiting import until
 
 # a replica leaves what would have to be fetched to the jobs of its daemon
 pytestmark = pytest.mark.of_one_machine
@@ -376,13 +377,6 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a daemon file even little, and soon."""
     monkeypatch.setattr(background, "WORTH_RECORDS", 1)
     monkeypatch.setattr(background, "_LOOK_SECONDS", 0.05)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.usefixtures("watchful")

@@ -3,8 +3,7 @@
 import os
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from store.service import address
 from tests.daemons import wrote
 from tests.fusefs.cli.user import User
 from tests.fusefs.tree.mounting import can_mount, work_directory
+from tests.waiting import until
 
 
 @contextmanager
@@ -53,15 +53,8 @@ def user_on_disk() -> Iterator[User]:
                     # only root has mounted directories elsewhere
                     command = ["fusermount3", "-uz"] if os.geteuid() else ["umount", "-l"]
                     subprocess.run([*command, mount.path], check=False)
-            wait_until(lambda: holder(user) is None)
+            until(lambda: holder(user) is None)
             wrote(user.store / "log")
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < end, "this never came true"
-        time.sleep(0.02)
 
 
 def holder(user: User, root: Path | None = None) -> int | None:

@@ -17,8 +17,9 @@ from store.service import address
 from store.service.async_client import open_client
 from store.service.client import Client, ServiceGone
 from store.store import Store
-from tests.fusefs.cli.mounted import holder, user_on_disk, wait_until
+from tests.fusefs.cli.mounted import holder, user_on_disk
 from tests.fusefs.cli.user import User, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(
     not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
@@ -219,7 +220,7 @@ def test_the_place_of_a_mounted_store_is_taken_by_a_copy(user: User, mnt: Path) 
     assert "another" in said
     assert files(user.store) == before
     assert "may still be writing" in user.fails("umount", mnt)
-    wait_until(lambda: holder(user, moved) is None)
+    until(lambda: holder(user, moved) is None)
     assert files(user.store) == before
     assert titles(user, moved) == titles(user, user.store) == BOTH
     assert id_of(user, moved) != id_of(user, user.store)

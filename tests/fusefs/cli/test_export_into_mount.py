@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fusefs.cli.mounted import mounted_if, wait_until
+from tests.fusefs.cli.mounted import mounted_if
 from tests.fusefs.cli.user import User
+from tests.waiting import until
 
 LINKED = {
     "claude-code": (".claude", "projects", ""),
@@ -57,7 +58,7 @@ def test_the_session_appears_by_the_mounts_own_way(user: User, mount: Path, tool
     assert os.path.realpath(path).startswith(f"{mount}/.convfs/native/{tool}/")
     assert b"It is fixed." in path.read_bytes()
     # what is imported a moment later is there before long
-    wait_until(lambda: len(of_tool(user, tool)) == 1 + (tool in ("claude-code", "codex")))
+    until(lambda: len(of_tool(user, tool)) == 1 + (tool in ("claude-code", "codex")))
     (new,) = [found for found in user.list() if found["id"] not in before]
     assert new["title"] == "Fix the login"
     transcript = user.run("show", str(new["id"]))
@@ -80,7 +81,7 @@ def test_what_has_gone_on_is_updated_there_and_what_another_wrote_stays(user: Us
     assert b"That, too." in path.read_bytes()
     assert len(user.list()) == count
     (new,) = [found for found in of_tool(user, "codex") if str(found["source"]).endswith(path.name)][-1:]
-    wait_until(lambda: "That, too." in user.run("show", str(new["id"])))
+    until(lambda: "That, too." in user.run("show", str(new["id"])))
     line = {"timestamp": "2026-03-06T10:00:00.000Z", "type": "event_msg", "payload": {"type": "x"}}
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")

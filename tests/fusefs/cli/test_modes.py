@@ -14,8 +14,9 @@ import pytest
 from fusefs.mount_table import mount_at
 from store.service import address
 from store.service.client import Client
-from tests.fusefs.cli.mounted import user_on_disk, wait_until
+from tests.fusefs.cli.mounted import user_on_disk
 from tests.fusefs.cli.user import User
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(
     not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
@@ -60,7 +61,7 @@ def test_all_that_is_on_disk_is_its_owners_alone(user: User, umask: int, before:
     convfs("export", "1", "-o", "out")
     process = address.noted_process(user.store)
     os.kill(process, signal.SIGKILL)
-    wait_until(lambda: not os.path.exists(f"/proc/{process}/exe") or not os.path.lexists(f"/proc/{process}"))
+    until(lambda: not os.path.exists(f"/proc/{process}/exe") or not os.path.lexists(f"/proc/{process}"))
     check(user, "killed")
     convfs("umount", mnt)
     assert mount_at(mnt) is None
@@ -69,7 +70,7 @@ def test_all_that_is_on_disk_is_its_owners_alone(user: User, umask: int, before:
     with subprocess.Popen(
         [sys.executable, "-m", "fusefs.cli", "serve"], env=user.environment, umask=umask, stderr=subprocess.DEVNULL
     ) as daemon:
-        wait_until(lambda: address.noted_process(user.store) == daemon.pid and bool(address.noted_socket(user.store)))
+        until(lambda: address.noted_process(user.store) == daemon.pid and bool(address.noted_socket(user.store)))
         check(user, "served")
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(SECONDS) == 0

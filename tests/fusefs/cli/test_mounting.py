@@ -19,8 +19,9 @@ from store.service import address
 from store.service.client import Client
 from store.service.operations import stop
 from tests.forked import run
-from tests.fusefs.cli.mounted import SECONDS, holder, runs, user_on_disk, wait_until
+from tests.fusefs.cli.mounted import SECONDS, holder, runs, user_on_disk
 from tests.fusefs.cli.user import User, serving
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(
     not os.access("/dev/fuse", os.W_OK) or not shutil.which("fusermount3"), reason="FUSE is not available here"
@@ -281,7 +282,7 @@ def test_after_a_daemon_was_killed_everything_goes_on(user: User, mnt: Path) -> 
     daemon = holder(user)
     assert daemon is not None
     os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: holder(user) is None)
+    until(lambda: holder(user) is None)
     assert "umount" in user.convfs("doctor").stdout
     assert f"wrong {mnt} has a mount whose daemon died" in user.convfs("doctor").stdout
     assert f"note  {mnt} has a mount" in user.run("--store", user.home / "another", "doctor")
@@ -322,7 +323,7 @@ def test_a_daemon_that_is_killed_while_it_starts_is_no_success(user: User, at: s
     }
     command = [sys.executable, "-m", "fusefs.cli", "mount", str(mnt)]
     with subprocess.Popen(command, env=user.environment, cwd=user.home, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: bool(reached[at]()))
+        until(lambda: bool(reached[at]()))
         daemon = address.noted_process(user.store)
         assert daemon > 1
         os.kill(daemon, signal.SIGKILL)
@@ -366,7 +367,7 @@ def test_the_mount_of_a_killed_daemon_can_be_unmounted(user: User, mnt: Path) ->
     daemon = holder(user)
     assert daemon is not None
     os.kill(daemon, signal.SIGKILL)
-    wait_until(lambda: holder(user) is None)
+    until(lambda: holder(user) is None)
     user.run("umount", mnt)
     assert mount_at(mnt) is None
 
@@ -383,7 +384,7 @@ def test_a_signal_unmounts(user: User, mnt: Path, number: signal.Signals) -> Non
     daemon = holder(user)
     assert daemon is not None
     os.kill(daemon, number)
-    wait_until(lambda: mount_at(mnt) is None and holder(user) is None)
+    until(lambda: mount_at(mnt) is None and holder(user) is None)
     assert titles(user) == {"Fix the login bug"}
 
 
@@ -392,7 +393,7 @@ def test_a_stop_over_the_socket_unmounts(user: User, mnt: Path) -> None:
     assert socket is not None
     with Client(socket) as client:
         client.call(stop())
-    wait_until(lambda: mount_at(mnt) is None and holder(user) is None)
+    until(lambda: mount_at(mnt) is None and holder(user) is None)
     assert not socket.exists()
 
 
@@ -418,7 +419,7 @@ def test_unmounting_ends_an_import_and_what_it_lacks_comes_with_the_next(user: U
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(lambda: len(user.list()) > 3)
+    until(lambda: len(user.list()) > 3)
     user.run("umount", mnt)
     _, said = importing.communicate(timeout=60)
     assert importing.returncode == 1

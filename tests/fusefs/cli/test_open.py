@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fusefs.cli.mounted import user_on_disk, wait_until
+from tests.fusefs.cli.mounted import user_on_disk
 from tests.fusefs.cli.user import User
 from tests.fusefs.tree.mounting import can_mount
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def browser(user: User) -> Path:
 
 def test_without_a_mount_a_page_is_written_that_stays(user: User, browser: Path) -> None:
     assert user.run("open", "login") == ""
-    wait_until(browser.exists)
+    until(browser.exists)
     page = Path(browser.read_text().strip().removeprefix("file://"))
     assert "Fix the login bug" in page.read_text()
     assert page.is_relative_to(user.home)
@@ -64,7 +65,7 @@ def test_with_a_mount_it_is_the_page_there(user: User, browser: Path) -> None:
     for name in ("1", "login", page, path):
         assert user.run("open", name, "--print") == f"{path}\n"
     user.run("open", page)
-    wait_until(browser.exists)
+    until(browser.exists)
     assert browser.read_text() == f"{path.as_uri()}\n"
     assert sorted(user.home.glob("convfs-*")) == []
     user.run("umount", root)

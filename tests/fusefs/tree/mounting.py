@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from store.conversations.contexts import Append
 from store.paths import SETTINGS
 from store.store import Store
 from tests.forked import Forked
+from tests.waiting import until as until
 
 T = TypeVar("T")
 
@@ -190,14 +190,6 @@ def unmounted(root: Path) -> bool:
     """Unmount what is mounted at ``root``; False if it is in use, or nothing is."""
     done = subprocess.run(["fusermount3", "-u", str(root)], capture_output=True, timeout=PATIENCE, check=False)
     return done.returncode == 0
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-    """Wait until ``condition`` returns something true; fail if it does not within ``seconds``."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def run(handler: Coroutine[Any, Any, T]) -> T:

@@ -8,9 +8,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from store.importing.importer import Importer
 from store.store import Store
 from tests import forked
 from tests.store.importing.sessions import jp
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 MEGABYTE = 1 << 20
@@ -159,13 +159,6 @@ def test_killed_while_it_unpacks(home: Path, dry: bool) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait(30)
     until(lambda: not list(where.glob(".convfs-*")))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_blobs_that_unpack_to_gigabytes(home: Path) -> None:

@@ -20,16 +20,9 @@ from store.service import background as module
 from store.service.background import filing, measuring, naming
 from store.service.naming import Names
 from store.store import Store
+from tests.waiting import PATIENCE, until
 
 TYPE = "bench.entry.v1"
-PATIENCE = 20
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def measured(store: Store, contexts: list[int]) -> list[int]:

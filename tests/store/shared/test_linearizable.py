@@ -24,10 +24,11 @@ from store.shared.space import Place
 from store.store import Store
 from store.upkeep.fsck import fsck
 from tests.proxy import Proxy
-from tests.servers import Postgres, until
+from tests.servers import Postgres
 from tests.spaces import let_in
 from tests.store.service.linearizable import Call, State, Turns, linearizable
 from tests.store.shared.archiving import always
+from tests.waiting import until
 
 SEEDS = int(os.environ.get("CONVFS_SEEDS", "2"))
 MACHINES = 3
@@ -239,7 +240,7 @@ def test_what_three_machines_do_in_the_midst_of_trouble_is_linearizable(
         assert run(site, seed)
         for store in site.stores:
             # trouble may be left for who asks next
-            until(partial(caught_up, store), "the space can be reached")
+            until(partial(caught_up, store), what="the space can be reached")
             assert [finding for finding in fsck(store) if finding.severity == "error"] == []
 
 

@@ -30,10 +30,10 @@ from store.shared.space import Place
 from store.store import Store
 from store.upkeep.fsck import fsck
 from store.upkeep.purging import SharedRedaction
-from tests.spaces import PATIENCE
 from tests.store.shared.redacting import SECRET, SECRETS
 from tests.store.shared.test_collecting import collect
 from tests.store.shared.test_spaces import NAME, Team, any_team, said, team, until
+from tests.waiting import PATIENCE
 
 __all__ = ["any_team", "team"]
 
