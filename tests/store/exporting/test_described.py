@@ -190,6 +190,14 @@ def test_a_session_tells_where_it_lies_once_it_is_where_its_tool_looks(
     assert Path(told) == tmp_path / "kept" / main.relative_to(tmp_path / "out")
 
 
+def test_results_of_cline_name_their_tools(store: Store, tmp_path: Path) -> None:
+    main, _beside = export(store, shop(tmp_path).bring(store), tmp_path / "out", "cline").files
+    parts = [part for message in json.loads(main.read_bytes())["messages"] for part in message["content"]]
+    called = {part["id"]: part["name"] for part in parts if part["type"] == "tool_use"}
+    # it refuses all of a session in which one does not
+    assert {part["tool_use_id"]: part["name"] for part in parts if part["type"] == "tool_result"} == called
+
+
 def test_a_note_between_a_call_and_its_result_is_lost_alone(store: Store, tmp_path: Path) -> None:
     talk = Talk(tmp_path)
     talk.user("Go.")
