@@ -99,6 +99,10 @@ class Model:
         assert steps
         self._script[question] = steps
 
+    def last_answer(self, question: str) -> str:
+        """Return the text that the answer to a question ends with."""
+        return _text(self._script[question][-1])
+
     def last(self, question: str) -> Request:
         """Return the last request in which a question was asked, titles and the like left out."""
         asked = [one for one in self.asked if (self.plain or one.has_tools) and question in one.text("user")]

@@ -205,7 +205,8 @@ def test_sessions_are_imported_whole(new_home: NewHome, tool: Tool) -> None:
         home.run("fsck")
         return
     assert conversation(home)["id"] == found["id"]
-    after = events(home, found["id"])
+    # Cline has what it tells a model first behind all messages
+    before, after = ([one for one in all_ if one["kind"] != "system"] for all_ in (before, events(home, found["id"])))
     assert tool.rewrites or after[: len(before)] == before
     check_talk(home, found["id"], 3)
     home.run("fsck")

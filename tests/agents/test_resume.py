@@ -48,6 +48,9 @@ WITHOUT_TERMINAL = {
     "kimi-code": ["-m", "m", "--session", "{session}", "-p", "{question}"],
     "mistral-vibe": ["--trust", "--yolo", "--resume", "{session}", "-p", "{question}"],
     "continue": ["--config", "{home}/.continue/config.yaml", "--auto", "--fork", "{session}", "-p", "{question}"],
+    "cline": ["--data-dir", "{home}/.cline/data", "--id", "{session}"],
+    "hermes": ["chat", "-Q", "--yolo", "--resume", "{session}", "-q", "{question}"],
+    "openhands": ["--headless", "--override-with-envs", "--resume", "{session}", "-t", "{question}"],
     "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
 }
 """How an agent goes on with the session that is the last word of the printed command, and ends after its answer."""
@@ -55,7 +58,7 @@ WITHOUT_TERMINAL = {
 TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name in ("opencode", "aider"))]
 OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL and tool.name != "continue"]
 """Those that go on in the session that they are told; the other one begins another with the same beginning."""
-TAKING = [tool for tool in OWN if tool.name != "llm"]
+TAKING = [tool for tool in OWN if tool.name not in ("llm", "hermes", "openhands")]
 """Those that take in what they did not write."""
 
 

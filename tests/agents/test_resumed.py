@@ -36,7 +36,10 @@ def check_goes_on(home: Home, store: Store, conversation: int, calls: int, *said
     """Have the agent resume a conversation, and check that its model was sent all of it, in order, in one piece."""
     store.contexts.set_metadata(conversation, {"cwd": str(home.work)})
     target = home.home / home.tool.exported
-    done = export(store, store.library.conversation(conversation), target, home.tool.form)
+    with pytest.MonkeyPatch.context() as patch:
+        # some sessions tell where they lie
+        patch.setenv("HOME", str(home.home))
+        done = export(store, store.library.conversation(conversation), target, home.tool.form)
     session = next(path for path in done.files if path in home.sessions)
     home.settle()
     home.model.answers(QUESTION, ANSWER)

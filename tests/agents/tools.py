@@ -9,21 +9,27 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import RawIOBase
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from tests.agents.model import Call, Model
 from tests.forked import run
 from tests.fusefs.cli.user import User
+from tests.fusefs.tree.mounting import until
 
 PLACE = os.environ.get("CONVFS_TOOLS")
 """Where the tools are installed, or are to be; None: they are not run."""
@@ -90,6 +96,9 @@ class Tool:
     """Whether it goes on only where it was used before."""
     is_folder: bool = False
     """Whether a session is a folder, whose files its main one names."""
+    typed_at: str = ""
+    """What it shows as soon as it can be typed to, for a tool that goes on with a session in a terminal alone: it is
+    typed the questions that its words do not hold, and ended when its session has the answer."""
     python: int = 0
     """The least minor version of Python 3 that it runs with; without one, its tests are skipped."""
 
@@ -165,6 +174,8 @@ def _alone() -> Iterator[None]:
 
 
 def _filled(text: object, **values: object) -> object:
+    if isinstance(text, list):
+        return [_filled(one, **values) for one in text]
     if not isinstance(text, str):
         return text
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), text)
@@ -210,7 +221,7 @@ class Home(User):
 
     def resume(self, question: str, path: Path | None = None) -> str:
         """Go on in the last session, or in the one at ``path`` if the tool can be told, and return what it prints."""
-        return self.tell(self.resuming(path), question, path)
+        return self.tell(self.resuming(path), question, path or self.sessions[-1])
 
     def wait_a_minute(self) -> None:
         """Have the last session be as if begun in another minute than this, for an agent to which that matters."""
@@ -224,14 +235,46 @@ class Home(User):
 
     def tell(self, words: Sequence[str], question: str, path: Path | None = None, lines: Sequence[str] = ()) -> str:
         """Run the agent to its end, with lines on its standard input if there are any, and return what it prints."""
+        if self.tool.typed_at and not any("{question}" in word for word in words):
+            return self._type(words, question, path)
         with self.running(words, question, path, subprocess.PIPE if lines else subprocess.DEVNULL) as process:
             out, err = process.communicate("".join(f"{line}\n" for line in lines) or None, timeout=SECONDS)
         assert process.returncode == 0, (out, err, [one.path for one in self.model.asked])
         return out
 
+    def _type(self, words: Sequence[str], question: str, path: Path | None) -> str:
+        """Type a question to the agent in a terminal, and return its last answer as soon as its session holds it."""
+        answer = self.model.last_answer(question)
+        ours, its = pty.openpty()
+        termios.tcsetwinsize(its, (50, 160))
+        with open(ours, "r+b", buffering=0) as keys, self.running(words, question, path, its, its) as process:
+            os.close(its)
+            shown = bytearray()
+            reading = Thread(target=_read_all, args=(keys, shown), daemon=True)
+            reading.start()
+            until(lambda: self.tool.typed_at.encode() in shown, SECONDS)
+            keys.write(question.encode())
+            end = time.monotonic() + SECONDS
+            while not any(question in one.text("user") for one in self.model.asked) and time.monotonic() < end:
+                # a key that comes at once, or before all is ready, sends nothing
+                time.sleep(2)
+                keys.write(b"\r")
+            until(lambda: any(answer in one.read_text() for one in self.sessions), SECONDS)
+            keys.write(b"\x03")
+            time.sleep(0.5)
+            keys.write(b"\x03")
+            process.wait(SECONDS)
+            reading.join(SECONDS)
+        return answer
+
     @contextmanager
     def running(
-        self, words: Sequence[str], question: str, path: Path | None = None, stdin: int = subprocess.DEVNULL
+        self,
+        words: Sequence[str],
+        question: str,
+        path: Path | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
     ) -> Iterator[subprocess.Popen[str]]:
         """Run the agent as long as the block, or until it ends; it is killed then, with all that it began."""
         with _alone():
@@ -240,7 +283,7 @@ class Home(User):
                 env=self.agents_environment,
                 cwd=self.work,
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
@@ -267,6 +310,13 @@ class Home(User):
         own = {key: str(_filled(value, address=self.model.address)) for key, value in self.tool.environment.items()}
         paths = f"{self.tool.programs}{os.pathsep}{os.environ['PATH']}"
         return {"HOME": str(self.home), "PATH": paths, **_QUIET, **own}
+
+
+def _read_all(terminal: RawIOBase, into: bytearray) -> None:
+    """Read what is shown in a terminal until nobody shows anything any more."""
+    with suppress(OSError):
+        while piece := terminal.read(1 << 16):
+            into += piece
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -326,6 +376,21 @@ def _kimi(provider: str) -> str:
     )
 
 
+_CLINE = {
+    "version": 1,
+    "lastUsedProvider": "openai-compatible",
+    "providers": {
+        "openai-compatible": {
+            "settings": {"provider": "openai-compatible", "apiKey": "x", "model": "m", "baseUrl": "{address}/v1"},
+            "updatedAt": "2026-01-01T00:00:00.000Z",
+            "tokenSource": "manual",
+        }
+    },
+}
+# without it, a daemon would be left behind
+_CLINE_ALONE = ("--data-dir", "{home}/.cline/data")
+_HERMES = ("chat", "-Q", "--yolo")
+_OPENHANDS = ("--headless", "--override-with-envs")
 _QWEN = ("--auth-type", "openai", "--approval-mode", "yolo")
 
 TOOLS = (
@@ -523,6 +588,24 @@ TOOLS = (
         files={".continue/config.yaml": json.dumps(_CONTINUE)},
     ),
     Tool(
+        name="cline",
+        registry="npm",
+        package="cline",
+        version="3.0.65",
+        program="cline",
+        format="cline",
+        sessions=".cline/data/sessions",
+        ask=[*_CLINE_ALONE, "{question}"],
+        resume=[*_CLINE_ALONE, "--id", "{folder}"],
+        pattern="*/*.messages.json",
+        form="cline",
+        exported=".cline/data/sessions",
+        shell=Call("run_commands", {"commands": ["{command}"]}),
+        environment={"TERM": "xterm-256color"},
+        files={".cline/data/settings/providers.json": json.dumps(_CLINE)},
+        typed_at="Ask anything",
+    ),
+    Tool(
         name="kimi-code",
         registry="npm",
         package="@moonshot-ai/kimi-code",
@@ -578,6 +661,45 @@ TOOLS = (
             "enable_update_checks = false\nenable_auto_update = false\n"
             '[[providers]]\nname = "mine"\napi_base = "{address}/v1"\napi_key_env_var = "KEY"\nbackend = "generic"\n'
             '[[models]]\nname = "m"\nprovider = "mine"\nalias = "m"\n'
+        },
+        is_folder=True,
+        python=12,
+    ),
+    Tool(
+        name="hermes",
+        registry="pypi",
+        package="hermes-agent",
+        version="0.19.0",
+        program="hermes",
+        format="hermes-db",
+        sessions=".hermes",
+        ask=[*_HERMES, "-q", "{question}"],
+        resume=[*_HERMES, "--continue", "-q", "{question}"],
+        pattern="state.db",
+        shell=Call("terminal", {"command": "{command}"}),
+        files={
+            ".hermes/config.yaml": "model:\n  default: m\n  provider: custom\n  base_url: {address}/v1\n"
+            "  api_key: x\n  context_length: 99999\n"
+        },
+    ),
+    Tool(
+        name="openhands",
+        registry="pypi",
+        package="openhands",
+        version="1.16.0",
+        program="openhands",
+        format="openhands",
+        sessions=".openhands/conversations",
+        ask=[*_OPENHANDS, "-t", "{question}"],
+        resume=[*_OPENHANDS, "--resume", "--last", "-t", "{question}"],
+        pattern="*/events/event-00000-*.json",
+        shell=Call("terminal", {"command": "{command}", "security_risk": "LOW"}),
+        environment={
+            "LLM_API_KEY": "x",
+            "LLM_BASE_URL": "{address}/v1",
+            "LLM_MODEL": "openai/m",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "OPENHANDS_SUPPRESS_BANNER": "1",
         },
         is_folder=True,
         python=12,
