@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+
 from store.events.event import ValuePath
 from store.formats.core.format import Span, let_go
 from store.formats.core.json_spans import text_of
@@ -22,6 +24,10 @@ _between = re.compile(rb"[\s,:\0]*+").match
 _to_bracket = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+(?:([\[{])|[\]}])').match
 _strings = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+').match
 _scalar = re.compile(rb'[^\s,:\[\]{}"\0]*+').match
+_blanks = re.compile(rb"[ \t\r\n]*+").match
+_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _PLAIN = LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _PLAIN + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?"
@@ -36,6 +42,8 @@ _LARGEST_READ = 64 * 1024 * 1024
 """A larger value is not given to a parser as a whole."""
 _MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
+_PARSED_BYTES = 2 * 1024 * 1024
+"""A larger document may have more values than there is memory for."""
 LARGEST_PASSED = 16 * 1024
 """A value that is passed over and larger than this is a record all the same: between records there is little."""
 _OPENERS, _CLOSERS, _SEPARATORS = b"[{", b"]}", b" \t\r\n,"
@@ -144,6 +152,9 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
 
     An offset ``start`` lies between the elements of a list, which is the first document.
     """
+    if start is None and len(data) <= _PARSED_BYTES and (parsed := _parsed_cuts(data, choose)) is not None:
+        yield from parsed
+        return
     levels: list[_Level] = [] if start is None else [_Level(False, ())]
     document = waste = 0
     position = start or (len(BYTE_ORDER_MARK) if data[:3] == BYTE_ORDER_MARK else 0)
@@ -181,6 +192,46 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
             yield RecordCut(position, end, path, document)
         position = end
         document += _passed(levels)
+
+
+def _parsed_cuts(data: memoryview, choose: Choose) -> list[RecordCut] | None:
+    """Return the records of a document that a strict parser reads, which is several times faster; None: it does not."""
+    start = end_of(_blanks(data, 0))
+    found: list[RecordCut] = []
+    try:
+        whole = len(memoryview(_raw(data)))
+        return found if _cut_value(data, start, start + whole, (), choose(()), choose, found) else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _cut_value(
+    data: memoryview, start: int, end: int, path: ValuePath, choice: Choice, choose: Choose, into: list[RecordCut]
+) -> bool:
+    """Add the records in a value; return False where members of one object have the same key."""
+    first = data[start]
+    if first not in _OPENERS or not (choice is Choice.ENTER or (choice is Choice.LISTS and first != _OBJECT)):
+        if choice in _RECORDS or end - start > LARGEST_PASSED:
+            into.append(RecordCut(start, end, path, 0))
+        return True
+    is_object = first == _OBJECT
+    inside = _members(data[start:end]).items() if is_object else enumerate(_elements(data[start:end]))
+    chosen: Choice | None = None
+    position = start + 1
+    for step, raw in inside:
+        position = end_of(_between(data, position))
+        if is_object:
+            after = _literal_end(data, position) if data[position] == _QUOTE else 0
+            if not after or text_of(bytes(data[position:after])) != step:
+                return False
+            position = end_of(_between(data, after))
+        beyond, where = position + len(memoryview(raw)), (*path, step)
+        if is_object or chosen is None:
+            chosen = choose(where)
+        if beyond >= end or not _cut_value(data, position, beyond, where, chosen, choose, into):
+            return False
+        position = beyond
+    return end_of(_between(data, position)) == end - 1
 
 
 def _passed(levels: list[_Level]) -> int:

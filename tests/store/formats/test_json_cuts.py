@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.events.event import ValuePath
+from store.formats.core import json_cuts
 from store.formats.core.json_cuts import LARGEST_PASSED, Choice, cut_spans, cuts
 from tests.store.formats.test_json_view import JSON
 
@@ -56,6 +57,32 @@ EXPECTED: list[tuple[object, ValuePath]] = [
 def test_what_is_asked_for_is_cut_and_nothing_else(indent: int | None, before: bytes) -> None:
     found = cut(before + json.dumps(DOCUMENT, indent=indent).encode())
     assert [(json.loads(data), path) for data, path, _ in found] == EXPECTED
+
+
+def by_brackets(data: bytes) -> list[tuple[bytes, ValuePath, int]]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(json_cuts, "_PARSED_BYTES", -1)
+        return cut(data)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(("list", "deep", "taken", "pairs", "x"), JSON)), st.booleans())
+def test_a_parser_cuts_as_brackets_do(document: dict[str, object], indented: bool) -> None:
+    for value in (document, {"deep": document, "pairs": [document, [document]]}, [document, document]):
+        data = json.dumps(value, indent=2 if indented else None).encode()
+        assert cut(data) == by_brackets(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"list":[1],"list":[2,3]}',
+        b'{"list":[1,2,3],"x":1,"list":[2]}',
+        b'{"x":1,"x":"\\"x\\":1"}',
+        b'{"taken":1,"deep":{"list":[1],"list":"\\"list\\""},"taken":"long enough to end behind"}',
+    ],
+)
+def test_members_with_the_same_key_are_all_there(data: bytes) -> None:
+    assert cut(data) == by_brackets(data)
 
 
 def test_documents_that_follow_each_other_are_told_apart() -> None:
