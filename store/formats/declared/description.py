@@ -358,25 +358,24 @@ def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[
     A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the elements of a
     list whose ``id`` is this, ``=NAME`` to the key of the member that is.
     """
-    if not path:
+    plain = next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
+    value, at = value_at(value, path[:plain]), (*at, *path[:plain])
+    if plain is None:
         yield at, value
         return
-    step, *further = path
-    spelled = str(step)
-    key, equals, wanted = spelled.partition("=")
+    spelled, further = str(path[plain]), path[plain + 1 :]
+    key, _equals, wanted = spelled.partition("=")
     found: Iterable[tuple[str | int, object]]
     if spelled.endswith(SEVERAL):
         at = (*at, *(holder := place(spelled[:-2])))
         held = value_at(value, holder)
         found = held.items() if is_object(held) else enumerate(as_list(held))
-    elif not equals:
-        found = ((step, value_at(value, (step,))),)
     elif key:
         found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted]
     else:
         found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
     for where, one in found:
-        yield from every(one, tuple(further), (*at, where))
+        yield from every(one, further, (*at, where))
 
 
 Read = Callable[[object], object]
@@ -399,6 +398,16 @@ def reader(path: ValuePath) -> Read:
             return held.get(own) if isinstance(held, dict) else None
 
         return read_held
+    if len(path) == 3:
+        # as those of most that are in documents of rows
+        table, column, inner = path
+
+        def read_inside(value: object) -> object:
+            held = value.get(table) if isinstance(value, dict) else None
+            held = held.get(column) if isinstance(held, dict) else None
+            return held.get(inner) if isinstance(held, dict) else None
+
+        return read_inside
 
     def read(value: object) -> object:
         for step in path:

@@ -150,6 +150,8 @@ class DeclaredFormat(Format):
         return ""
 
     def _first_time(self, records: Sequence[bytes]) -> int:
+        if not self._lens.times:
+            return 0
         return next(filter(None, (self._lens.time_ms(object_in(record)) for record in records)), 0)
 
 

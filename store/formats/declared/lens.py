@@ -181,6 +181,15 @@ class _Known:
                 within.add_others(value[key], (*path, key), into)
 
 
+def _structure(said: Description) -> Iterator[str]:
+    """Yield the places in which the lines of a database say what they are made of, and how messages follow another."""
+    if said.database is not None:
+        yield from ("table", "key", "begins", "about")
+    for kept in said.database if isinstance(said.database, list) else [said.database]:
+        if kept is not None and kept.follows:
+            yield from (f"json.{kept.document}.{member}" for member in ("id", kept.follows, kept.followed))
+
+
 def _is_shown(text: str, into: Gathered) -> bool:
     return any(text in block.text for block in into.blocks if block.text)
 
@@ -486,7 +495,7 @@ class DeclaredLens(JsonLens):
         own = (one for where in told if isinstance(where, (str, list)) for one in listed(where) if "#" not in one)
         shared = (*listed(said.record.time), said.record.id, said.record.after, said.record.agent, *said.record.repeats)
         shown = (where for one in said.records for where in _places_in(one))
-        return _Known(filter(None, map(place, (*shown, *own, *shared))), deep=True)
+        return _Known(filter(None, map(place, (*shown, *own, *shared, *_structure(said)))), deep=True)
 
     def held(self, record: JsonObject) -> JsonObject:
         """Return the part of a record, which stands at ``at``, that the views are of."""

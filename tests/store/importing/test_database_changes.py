@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from fusefs.text.render import FileRenderer
 from store.errors import UsageError
+from store.events.event import Event
 from store.formats.core import sqlite
 from store.formats.declared.database import Sessions
 from store.formats.registry import FORMATS, format_named
@@ -629,6 +630,28 @@ def test_an_older_row_that_nothing_tells_of_is_seen_after_a_rest(
         report = taken(store, path)
         assert (report.grown, report.put_off) == (1, UNSET)
     assert said(store) == said_by_a_new_store(tmp_path / "whole", path)
+
+
+def test_the_title_of_a_branch_is_no_part_of_its_first_message(store: Store, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "webui.db")) as database:
+        database.executescript(WEBUI)
+        nodes = [("m0", None, "Hm?"), ("m1", "m0", "So."), ("m2", "m0", "Or so.")]
+        messages = {
+            key: {"id": key, "parentId": parent, "childrenIds": [], "role": "user" if parent is None else "assistant"}
+            | {"content": text}
+            for key, parent, text in nodes
+        }
+        chat = json.dumps({"title": "x", "history": {"messages": messages, "currentId": "m2"}})
+        row = ("c1", "ada", "What is said of birds", chat, 1, 1)
+        database.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?, ?)", row)
+        database.commit()
+    taken(store, tmp_path / "webui.db")
+    shown: list[str] = []
+    for one in store.library.conversations():
+        for _row, event in store.viewer.events(store.records.rows(one.head)):
+            assert isinstance(event, Event)
+            shown += [block.text for block in event.blocks if block.text]
+    assert sorted(shown) == ["Hm?", "Hm?", "Or so.", "So."]
 
 
 def test_responses_of_llm_that_were_deleted_and_numbered_anew_are_followed(store: Store, tmp_path: Path) -> None:
