@@ -42,7 +42,7 @@ _LARGEST_READ = 64 * 1024 * 1024
 """A larger value is not given to a parser as a whole."""
 _MOST_WASTE = 16 * 1024 * 1024
 """The bytes read in vain, over all, before the rest is given up as one piece."""
-_PARSED_BYTES = 2 * 1024 * 1024
+_PARSED_BYTES = 512 * 1024
 """A larger document may have more values than there is memory for."""
 LARGEST_PASSED = 16 * 1024
 """A value that is passed over and larger than this is a record all the same: between records there is little."""
