@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct, field
 
 from store.content.compression import GROUP_BYTES, LEAST_BYTES, Member, Packed, pack_records, taken_apart
-from store.content.cuts import MAX_CUT_BYTES
 from store.conversations.chain import Alone
 from store.disk.blob_format import Form
 from store.errors import DamageError, NotFound
@@ -30,6 +29,8 @@ _CHUNK_BYTES = 1 << 20
 _CHUNK_RECORDS = 512
 _OUTSIDE_BYTES = 16 << 20
 """The bytes beside a session that one record may name: who has the store reads more of them, one by one."""
+_LARGEST_PREPARED = 16 << 20
+"""A larger record is for the process with the store alone: on the way there, it would be held several times."""
 _REMEMBERED = 200_000
 MORE, LAST = range(2)
 """The answers: a :class:`Chunk` of the session, and one that ends it."""
@@ -148,7 +149,7 @@ class Preparer:
             reading = Reading(format_, source, snapshot, self._scratch, envelope)
             for type_name, data, _passed in reading.records():
                 with data:
-                    if len(data) > MAX_CUT_BYTES:
+                    if len(data) > _LARGEST_PREPARED:
                         raise TooLargeError
                     payload = bytes(data)
                 snapshot.passed(reading.passed)

@@ -46,6 +46,7 @@ def recalled(
 
 
 _LOOKED_UP_AT_ONCE = 256
+_LARGE = 8 << 20
 
 
 class Diverged(Exception):
@@ -186,6 +187,9 @@ class RecordIntake:
                     self.appending(self.number - 1).add_huge(type_name, data, passed)
                 return
             payload = bytes(data)
+            if len(payload) > _LARGE:
+                # of a mapped file, it would be in memory twice
+                passed(len(payload))
         instead = self._redacted(payload)
         self.samples.see(self.count, payload if instead is None else instead)
         if instead is not None:

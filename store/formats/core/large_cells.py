@@ -12,11 +12,12 @@ from secrets import token_hex
 
 import msgspec
 
-from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.json_view import is_strict_json
 
 LARGE_BYTES = 4 << 20
 """A cell of more bytes is a large one."""
+LARGEST_HELD = 96 << 20
+"""A cell of more bytes is not held as a whole: a document is a text then."""
 _PIECE = 3 << 20
 """The bytes that are read at once: base64 of a multiple of three has no padding."""
 _MARK = b'"\\u0000cell:'
@@ -64,7 +65,7 @@ class LargeCell:
     def in_json(self) -> bytes | None:
         """Return a mark for it as an object or a list on one line; None where it is none, or is too large to tell."""
         with self._open() as blob:
-            if self._kind != "text" or self.size > LARGEST_WHOLE or blob.read(1) not in (b"{", b"["):
+            if self._kind != "text" or self.size > LARGEST_HELD or blob.read(1) not in (b"{", b"["):
                 return None
         data = self.whole()
         if b"\n" in data or b"\r" in data or not is_strict_json(data):

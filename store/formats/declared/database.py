@@ -34,7 +34,7 @@ from store.formats.core.json_view import (
     value_at,
     value_in,
 )
-from store.formats.core.large_cells import LARGE_BYTES, LargeCell
+from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell
 from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
@@ -262,13 +262,9 @@ def _merged(document: bytes, made: Sequence[tuple[str, bytes]]) -> bytes:
     return document
 
 
-_LARGEST_CUT = 96 << 20
-"""A document of more bytes is not cut into its messages: they are held with it."""
-
-
 def _document_in(held: object) -> bytes | None:
     if isinstance(held, LargeCell):
-        return whole_on_one_line(held.whole()) if held.size <= _LARGEST_CUT else None
+        return whole_on_one_line(held.whole()) if held.size <= LARGEST_HELD else None
     text = sqlite.unpacked(held) if isinstance(held, bytes) else held
     return on_one_line(text) if isinstance(text, str) else None
 
