@@ -219,7 +219,7 @@ RECORDS = {
     "lists": "[" + "[]," * 8_000_000 + "[]]",
     "blocks": json.dumps([{"type": "text", "text": "a"}] * 400_000),
     "lifted": '[{"type":"tool_use","id":"t","name":"n","input":[' + r'"\"",' * 400_000 + "0]}]",
-    "escapes": json.dumps("some\ntext " * (5 * MEGABYTE)),
+    "escapes": json.dumps("some\ntext " * (4 * MEGABYTE)),
     "characters": json.dumps("\U0001f600" + "some text " * (5 * MEGABYTE), ensure_ascii=False),
 }
 
