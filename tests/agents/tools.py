@@ -97,8 +97,8 @@ class Tool:
     is_folder: bool = False
     """Whether a session is a folder, whose files its main one names."""
     typed_at: str = ""
-    """The text that it shows as soon as it can be typed to, for a tool that goes on with a session in a terminal alone: it is
-    typed the questions that its words do not hold, and ended when its session has the answer."""
+    """The text that it shows as soon as it can be typed to, for a tool that goes on with a session in a terminal alone:
+    it is typed the questions that its words do not hold, and ended when its session has the answer."""
     python: int = 0
     """The least minor version of Python 3 that it runs with; without one, its tests are skipped."""
 
