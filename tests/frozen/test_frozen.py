@@ -11,8 +11,8 @@ open, in two pieces.
 ``store-0.5.json`` is what ``reading`` got out of that store with the code of 0.5. Left out is what was changed on
 purpose since: where Codex' files stand among the native ones, and pages of HTML. What transcripts and Markdown are is
 that of today: they fence what tools write, and can be written. An export has the blobs of JP now, and a mount the
-snapshots of files in ``fs/``. Nor does it hold what depends on the day or the place. Adapted to it is a
-``metadata.json`` that had told of a session's files.
+snapshots of files in ``fs/``. The Codex session shows the thought that it was exported with. Nor does it hold what
+depends on the day or the place. Adapted to it is a ``metadata.json`` that had told of a session's files.
 """
 
 import json
