@@ -244,7 +244,12 @@ class Home(User):
 
     def _type(self, words: Sequence[str], question: str, path: Path | None) -> str:
         """Type a question to the agent in a terminal, and return its last answer as soon as its session holds it."""
-        answer = self.model.last_answer(question)
+        answer, asked = self.model.last_answer(question), len(self.model.asked)
+
+        def answers() -> int:
+            return sum(one.read_text().count(answer) for one in self.sessions)
+
+        before = answers()
         ours, its = pty.openpty()
         termios.tcsetwinsize(its, (50, 160))
         with open(ours, "r+b", buffering=0) as keys, self.running(words, question, path, its, its) as process:
@@ -255,11 +260,11 @@ class Home(User):
             until(lambda: self.tool.typed_at.encode() in shown, SECONDS)
             keys.write(question.encode())
             end = time.monotonic() + SECONDS
-            while not any(question in one.text("user") for one in self.model.asked) and time.monotonic() < end:
+            while not any(question in one.text("user") for one in self.model.asked[asked:]) and time.monotonic() < end:
                 # a key that comes at once, or before all is ready, sends nothing
                 time.sleep(2)
                 keys.write(b"\r")
-            until(lambda: any(answer in one.read_text() for one in self.sessions), SECONDS)
+            until(lambda: answers() > before, SECONDS)
             keys.write(b"\x03")
             time.sleep(0.5)
             keys.write(b"\x03")
