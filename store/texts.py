@@ -301,14 +301,17 @@ class Texts(PerConversation):
         for _number, found in self._abreast(sorted(wanted), lambda row: self._contents_in(row, wanted[row[0]])):
             yield from found
 
-    def _abreast(self, numbers: Iterable[int], read: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
+    def _abreast(self, numbers: Sequence[int], read: Callable[[Row], T]) -> Iterator[tuple[int, T]]:
         """Yield what is read of some blocks, in this order: while one is looked up, others are read, on all cores."""
+        if len(numbers) < 2:
+            # not worth a thread
+            yield from ((number, read(row)) for number in numbers for row in self._rows(number))
+            return
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(cores, "convfs-reading") as pool:
             waiting: deque[tuple[int, Future[T]]] = deque()
             for number in numbers:
-                for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
-                    waiting.append((number, pool.submit(read, row)))
+                waiting.extend((number, pool.submit(read, row)) for row in self._rows(number))
                 if len(waiting) > 2 * cores:
                     number, reading = waiting.popleft()
                     yield number, reading.result()
@@ -380,7 +383,7 @@ class Texts(PerConversation):
         """Return a block, None if it was dropped just now."""
         if (block := self._remembered(number)) is not None:
             return block
-        for row in self.db.query("SELECT * FROM blocks WHERE id = ?", (number,)):
+        for row in self._rows(number):
             block = self._decompressed(row)
             self._remember(number, block)
         return block
@@ -396,6 +399,10 @@ class Texts(PerConversation):
         for number, block in self._abreast(missing, self._decompressed):
             self._remember(number, block)
             yield number, block
+
+    def _rows(self, number: int) -> Sequence[Row]:
+        """Return the row of a block; none if it was dropped just now."""
+        return self.db.query("SELECT * FROM blocks WHERE id = ?", (number,))
 
     def _decompressed(self, row: Row) -> _Block:
         return _read(zstd.decompress(self.db.checked("blocks", row)[1], _LARGEST_BLOCK))
