@@ -3,7 +3,8 @@
 Two synthetic corpora are imported and mounted, one thirty times the other. While a command runs over the mount, another
 process asks for a name that is not there every 5 ms, which only the daemon can answer. The stores are made once a run
 and copied for each round. After an import the daemon has much to do in the background, and a minute later it would
-seal, whatever runs then: so it is told to first. It is at rest once it takes next to no processor time.
+seal, whatever runs then: so it is told to first. What that leaves in its memory is told; the commands run over a mount
+that is made anew. A daemon is at rest once it takes next to no processor time.
 
 By itself: ``python -m tests.bench.memory [--quick] [--rounds N] [--dir DIR]``.
 """
@@ -109,35 +110,42 @@ def commands(root: Path) -> dict[str, list[str | Path]]:
 
 
 def measure(store: Path, mountpoint: Path, files: int, _round: int) -> dict[str, Sample]:
-    """Mount a store and run the commands one after the other; ``files`` are the fewest that ``find`` may find."""
+    """Mount a store, have it seal, mount it again and run the commands; ``find`` must find so many ``files``."""
     if can_drop_caches():
         drop_caches()
     samples: dict[str, Sample] = {}
     copy = fresh(mountpoint.with_suffix(".store"))
     shutil.copytree(store, copy, dirs_exist_ok=True)
-    with mounts.mounted(mounts.convfs(copy), mountpoint, mountpoint.with_suffix(".log")) as mount:
+
+    def sampled(mount: mounts.Mount, name: str, work: Callable[[], object], *, at_most: bool = False) -> None:
         assert mount.daemon is not None
         pid = mount.daemon.pid
+        before = processor_seconds(pid)
+        forget_peak(pid)
+        with polled(mountpoint) as slowest:
+            took = timed(work)
+            samples[name] = Sample(took, processor_seconds(pid) - before, resident(pid)[at_most], slowest())
+        mount.check_alive()
 
-        def sampled(name: str, work: Callable[[], object], *, at_most: bool = False) -> None:
-            before = processor_seconds(pid)
-            forget_peak(pid)
-            with polled(mountpoint) as slowest:
-                took = timed(work)
-                samples[name] = Sample(took, processor_seconds(pid) - before, resident(pid)[at_most], slowest())
-            mount.check_alive()
-
-        sampled("after the import", partial(time.sleep, REST_SECONDS))
-        sampled("while it seals", partial(run, [*mounts.convfs_command(copy), "seal"]), at_most=True)
-        sampled("at rest", partial(_settle, pid))
+    resting = partial(time.sleep, REST_SECONDS)
+    with mounts.mounted(mounts.convfs(copy), mountpoint, mountpoint.with_suffix(".log")) as mount:
+        sampled(mount, "after the import", resting)
+        sampled(mount, "while it seals", partial(run, [*mounts.convfs_command(copy), "seal"]), at_most=True)
+        _settle(mount)
+        sampled(mount, "after all that", resting)
+    with mounts.mounted(mounts.convfs(copy), mountpoint, mountpoint.with_suffix(".log")) as mount:
+        _settle(mount)
+        sampled(mount, "at rest", resting)
         for name, command in commands(mountpoint).items():
-            sampled(name, partial(_answered, command, files if name == "find" else 1))
+            sampled(mount, name, partial(_answered, command, files if name == "find" else 1))
     remove(copy)
     return samples
 
 
-def _settle(pid: int) -> None:
-    """Wait until a daemon is at rest."""
+def _settle(mount: mounts.Mount) -> None:
+    """Wait until a daemon, which nobody asks meanwhile, is at rest."""
+    assert mount.daemon is not None
+    pid = mount.daemon.pid
     until = time.monotonic() + COMMAND_SECONDS
     while time.monotonic() < until:
         before = processor_seconds(pid)
@@ -193,7 +201,7 @@ def bench(directory: Path, *, quick: bool = False, rounds: int | None = None) ->
                 (step, seconds(one.took), seconds(one.processor), megabytes(one.memory), seconds(one.slowest))
                 for step, one in middle.items()
             ],
-            f"Medians of {rounds} rounds, but the slowest answer of all; one daemon a round, asked in this order."
+            f"Medians of {rounds} rounds, but the slowest answer of all; two daemons a round, asked in this order."
             " Memory: resident, of the daemon, after; while it seals, the most. Its helpers are left out.",
         )
         for step, one in middle.items():
