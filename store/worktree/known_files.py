@@ -24,6 +24,7 @@ from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
 from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
+from store.index.catalogue import ContextEntry
 from store.index.database import Database, Row, Schema, held_if_full, put
 from store.upkeep.derived import PROGRESS, PerConversation
 from store.upkeep.idle import SLICE_SECONDS
@@ -148,6 +149,11 @@ def _resting(row: FileRow, rows: Iterable[ResourceRow]) -> set[int]:
     }
 
 
+def _telling(entry: ContextEntry | None) -> Set[Kind]:
+    """Return the kinds of events of a conversation that tell of files."""
+    return _TAGGED if entry is not None and entry.format in tagged.FORMATS else _TELLING
+
+
 def _mime(uri: str) -> str:
     return mime_of(uri.partition("#")[0])
 
@@ -265,12 +271,7 @@ class KnownFiles(PerConversation):
 
     def _begun(self, context: int) -> _Replay:
         entry = self.library.catalogue.by_id(context)
-        return _Replay(entry.metadata if entry else {}, self._telling(context))
-
-    def _telling(self, context: int) -> Set[Kind]:
-        """Return the kinds of events of a conversation that tell of files."""
-        entry = self.library.catalogue.by_id(context)
-        return _TAGGED if entry is not None and entry.format in tagged.FORMATS else _TELLING
+        return _Replay(entry.metadata if entry else {}, _telling(entry))
 
     def _took_over(self, context: int, head: int) -> bool:
         """Take what is known over from the head before, where records changed that tell nothing of files."""
@@ -301,7 +302,7 @@ class KnownFiles(PerConversation):
         places = list(branch.differences(records.runs(one), records.runs(other)))
         if sum(count for _start, count in places) > _AT_ONCE:
             return False
-        telling = self._telling(context)
+        telling = _telling(self.library.catalogue.by_id(context))
         for tip in (one, other):
             rows = records.rows(tip)
             for start, count in places:

@@ -84,6 +84,11 @@ def is_strict_json(payload: bytes | memoryview | mmap.mmap) -> bool:
     return True
 
 
+def is_json_line(payload: bytes) -> bool:
+    """Return whether ``payload`` is an object or a list for strict parsers, on one line, with nothing before it."""
+    return payload[:1] in (b"{", b"[") and b"\n" not in payload and b"\r" not in payload and is_strict_json(payload)
+
+
 def pretty(value: object) -> str:
     """Return ``value`` as JSON with two spaces of indentation, text left as it is, no newline at the end."""
     try:
@@ -102,9 +107,9 @@ def as_object(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def object_in(payload: bytes | None) -> JsonObject:
-    """Return the JSON object that ``payload`` is, an empty one if it is none."""
-    decoded = decode(payload) if payload else None
+def object_in(payload: bytes | None, most: int = MOST_VALUES) -> JsonObject:
+    """Return the JSON object that ``payload`` is, an empty one if it is none; ``most`` as of :func:`decode`."""
+    decoded = decode(payload, most) if payload else None
     return as_object(decoded.value) if decoded else {}
 
 

@@ -12,7 +12,7 @@ from secrets import token_hex
 
 import msgspec
 
-from store.formats.core.json_view import is_strict_json
+from store.formats.core.json_view import is_json_line
 
 LARGE_BYTES = 4 << 20
 """A cell of more bytes is a large one."""
@@ -67,10 +67,7 @@ class LargeCell:
         with self._open() as blob:
             if self._kind != "text" or self.size > LARGEST_HELD or blob.read(1) not in (b"{", b"["):
                 return None
-        data = self.whole()
-        if b"\n" in data or b"\r" in data or not is_strict_json(data):
-            return None
-        return _quoted(_mark(self._pieces))
+        return _quoted(_mark(self._pieces)) if is_json_line(self.whole()) else None
 
     def in_blobs(self) -> str:
         """Return a mark for it as base64."""

@@ -9,7 +9,7 @@ from msgspec import MsgspecError, Struct, structs
 from store.errors import told
 from store.events.event import Block, BlockType, Compaction, Event, Kind, Resource, ValuePath, too_large
 from store.formats.core.blocks import argument_blocks, numbered
-from store.formats.core.json_view import JsonObject, as_text, scalar
+from store.formats.core.json_view import MOST_TEXT, JsonObject, as_text, scalar
 
 
 class Before(Protocol):
@@ -235,7 +235,7 @@ def unknown_record(
     return Shown(Kind.NOTE, argument_blocks(own, path, name), header=header)
 
 
-_MOST_WIDE = 16 << 20
+_MOST_WIDE = MOST_TEXT // 4
 """The most bytes of a text that may take four bytes of memory a character."""
 
 

@@ -14,7 +14,7 @@ import msgspec
 from store.errors import UsageError
 from store.formats.core import documents
 from store.formats.core.format import Source
-from store.formats.core.json_view import MOST_OF_ALL, JsonObject, as_list, as_object, decode, is_object, value_at
+from store.formats.core.json_view import MOST_OF_ALL, JsonObject, as_list, is_object, object_in, value_at
 from store.formats.core.look import Look, read_document
 from store.formats.declared.description import Description, Fits
 from store.formats.declared.format import DeclaredFormat
@@ -73,15 +73,11 @@ class DeclaredDeltas(DeclaredFormat):
 
 def _replayed(path: Path) -> JsonObject:
     """Return the document that a file of changes leads to. Raises UsageError where it leads to none."""
-    found = replay(map(_change_in, filter(None, read_document(path).split(b"\n"))))
+    lines = filter(None, read_document(path).split(b"\n"))
+    found = replay(object_in(line, MOST_OF_ALL) for line in lines)
     if not is_object(found):
         raise UsageError(f"{path} tells changes of no document: it cannot be read")
     return found
-
-
-def _change_in(line: bytes) -> JsonObject:
-    decoded = decode(line, MOST_OF_ALL)
-    return as_object(decoded.value) if decoded else {}
 
 
 def replay(changes: Iterable[JsonObject]) -> object:

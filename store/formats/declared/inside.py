@@ -14,7 +14,7 @@ from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
 from store.formats.core.json_spans import elements, locate, members
-from store.formats.core.json_view import as_list, as_text, decode, is_json, is_strict_json, object_in, place, value_in
+from store.formats.core.json_view import as_list, as_text, decode, is_json, is_json_line, object_in, place, value_in
 from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database
 
@@ -56,8 +56,8 @@ def on_one_line(document: str) -> bytes | None:
 
 def whole_on_one_line(held: bytes) -> bytes | None:
     """Return what :func:`on_one_line` does of a large document in bytes, as it is or compressed, with few copies."""
-    if not held[:1].isspace() and b"\n" not in held and b"\r" not in held and is_strict_json(held):
-        return held if held[0] in b"{[" else None
+    if is_json_line(held):
+        return held
     text = sqlite.unpacked(held)
     return on_one_line(text) if text is not None else None
 
