@@ -6,8 +6,9 @@
  * fuse_session_receive_buf. All of this happens in the one thread that answers requests, so nothing is ever answered
  * between a change and what follows from it. Where anything is not as expected, libfuse reads, as it does without this.
  *
- * A second function stands in for the one of libfuse that puts an entry into a listing, so that it may go out without
- * an inode: then the kernel passes its name on, and keeps nothing of it.
+ * Two more functions stand in for some of libfuse, for what pyfuse3 cannot say. The one that puts an entry into a
+ * listing lets it go out without an inode: then the kernel passes its name on, and keeps nothing of it. The one that
+ * answers an open lets the kernel keep what it lists of a directory from the first time on.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -32,7 +33,7 @@
 #endif
 
 /* The number of what Python finds here: one more with every change of that. */
-#define INTERFACE 4
+#define INTERFACE 5
 /* The largest request that libfuse asks for: 256 pages to be written, and their header. */
 #define REQUEST_BYTES ((256 + 1) * 4096)
 /* Numbers of open files from here on are given here, and lower ones in Python. */
@@ -44,6 +45,9 @@
 /* The most opens of watched files that Python is told of at once. */
 #define MOST_READ 256
 
+/* Leads the names of the attributes that say who may do what. No file here has any. */
+#define ACCESS_LIST "system.posix_acl_"
+
 /* libfuse's struct fuse_buf, as it has been since version 3.0. */
 struct buffer {
     size_t size;
@@ -51,6 +55,16 @@ struct buffer {
     void *memory;
     int fd;
     off_t position;
+};
+
+/* The beginning of libfuse's struct fuse_file_info, as it has been since version 3.5. */
+struct file_info {
+    int32_t flags;
+    unsigned int before : 6;
+    unsigned int cache_readdir : 1;
+    unsigned int behind : 25;
+    uint32_t padding[2];
+    uint64_t handle;
 };
 
 /* -- tables of numbers, none of which is 0, with or without numbers for them ------------------------------------- */
@@ -189,6 +203,7 @@ typedef struct {
     int between;          /* whether pyfuse3 has received a request from here */
     int between_entries;  /* whether it has put an entry into a listing from here */
     int names_only;       /* whether those that it puts into one go out without their inodes */
+    uint64_t kept;        /* the handle of a directory that is being opened, if the kernel may keep what it lists of it */
 } Opens;
 
 static Opens *current;
@@ -198,6 +213,9 @@ int fuse_session_receive_buf(void *session, struct buffer *buffer);
 typedef size_t adder(void *request, char *buffer, size_t size, const char *name, const void *entry, off_t position);
 static adder *add_entry;
 adder fuse_add_direntry_plus;
+typedef int opener(void *request, const struct file_info *info);
+static opener *reply_open;
+opener fuse_reply_open;
 static int own_memory; /* whether any buffer may have been allocated here */
 
 /* Returns libfuse's function of a name, for a caller that was given the one of that name here. */
@@ -270,6 +288,21 @@ fuse_add_direntry_plus(void *request, char *buffer, size_t size, const char *nam
             ((struct fuse_direntplus *)buffer)->entry_out.nodeid = 0;
     }
     return taken;
+}
+
+int
+fuse_reply_open(void *request, const struct file_info *info)
+{
+    struct file_info *answer = (struct file_info *)info; /* of pyfuse3, which is done with it */
+
+    if (reply_open == NULL) {
+        void *found = theirs(__builtin_return_address(0), "fuse_reply_open", fuse_reply_open);
+        if ((reply_open = (opener *)found) == NULL)
+            return -ENOSYS;
+    }
+    if (current != NULL && info->handle == current->kept)
+        answer->cache_readdir = 1;
+    return reply_open(request, info);
 }
 
 static int64_t
@@ -391,6 +424,15 @@ answer(Opens *self, int fd, size_t size)
             return 0;
         if (in->opcode != FUSE_FLUSH)
             close_one(self, *handle);
+        break;
+    }
+    case FUSE_GETXATTR: {
+        /* asked for each file by `ls -l` */
+        const struct fuse_getxattr_in *asked = body;
+        if (size < sizeof *in + sizeof *asked + sizeof ACCESS_LIST ||
+            memcmp(asked + 1, ACCESS_LIST, sizeof ACCESS_LIST - 1) != 0)
+            return 0;
+        out.header.error = -EOPNOTSUPP;
         break;
     }
     default:
@@ -586,6 +628,17 @@ opens_names_only(Opens *self, PyObject *argument)
 }
 
 static PyObject *
+opens_keep_listing(Opens *self, PyObject *argument)
+{
+    uint64_t handle = PyLong_AsUnsignedLongLong(argument);
+
+    if (handle == (uint64_t)-1 && PyErr_Occurred())
+        return NULL;
+    self->kept = handle;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 opens_turn(Opens *self, PyObject *arguments)
 {
     int fd, result;
@@ -668,6 +721,7 @@ static PyMethodDef methods[] = {
     {"is_open", (PyCFunction)opens_is_open, METH_O, NULL},
     {"adopt", (PyCFunction)opens_adopt, METH_O, NULL},
     {"names_only", (PyCFunction)opens_names_only, METH_O, NULL},
+    {"keep_listing", (PyCFunction)opens_keep_listing, METH_O, NULL},
     {"turn", (PyCFunction)opens_turn, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

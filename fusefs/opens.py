@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Protocol
 
-_INTERFACE = 4
+_INTERFACE = 5
 REQUEST = 1
 """The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
@@ -60,6 +60,9 @@ class Opens(Protocol):
 
         Raises KeyError if there is no such open file.
         """
+
+    def keep_listing(self, handle: int) -> None:
+        """Let the kernel keep what it lists of a directory, when Python answers next that it is open as ``handle``."""
 
     def names_only(self, wanted: bool) -> bool:
         """Say whether entries put into a listing from now on name a file and tell no more; return whether they do.
@@ -119,6 +122,9 @@ class AllAsked:
 
     def adopt(self, handle: int) -> int:
         raise KeyError(handle)
+
+    def keep_listing(self, handle: int) -> None:
+        pass
 
     def names_only(self, wanted: bool) -> bool:
         return False

@@ -439,6 +439,7 @@ class Tree:
         The kernel keeps for ``kept_seconds`` what it is told of that.
         """
         self._opening[ino] = handle, kept_seconds
+        self.opens.keep_listing(handle)
 
     def listed(self, ino: int, handle: int) -> None:
         """Record that an open directory was listed: the kernel may keep what is in it, until that changes."""

@@ -332,6 +332,24 @@ def test_a_directory_is_listed_without_asking(talk: Mounted, directory: str, in_
     assert answered_by_kind(talk)[1] - before == (3 if in_c else 0)
 
 
+def written(mount: Mounted) -> int:
+    """Return the bytes that the daemon has written so far, to the kernel too."""
+    told = Path(f"/proc/{mount.daemon.pid}/io").read_text()
+    return int(told.split("wchar:")[1].split()[0])
+
+
+def test_a_directory_is_kept_from_its_first_listing_on(store_path: Path, in_c: bool) -> None:
+    with new_store(store_path) as store:
+        add(store, [user(f"word{number}", number) for number in range(1, EVENTS + 1)])
+    keep_each_save(store_path, f"opens_in_c = {str(in_c).lower()}")
+    with mounted(store_path) as mount:
+        first = mount.shell(f"ls -f {TALK}/events")
+        before = written(mount)
+        assert mount.shell(f"ls -f {TALK}/events") == first
+        # a name with its attributes takes more than 100 bytes
+        assert (written(mount) - before < EVENTS * 100) == in_c
+
+
 @pytest.mark.parametrize("directory", ["conversations", "transcripts"])
 def test_projects_are_listed_without_asking_for_a_moment(talk: Mounted, directory: str, in_c: bool) -> None:
     listing = (
