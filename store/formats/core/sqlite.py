@@ -49,6 +49,8 @@ from store.formats.core.large_cells import LARGE_BYTES, LargeCell, pieces_of
 from store.formats.core.look import Look, open_regular
 
 MAGIC = b"SQLite format 3\0"
+_MARK = "\0json:"
+"""A mark that Hermes puts before JSON in a column of texts."""
 _WAL, _JOURNAL, _SHARED = "-wal", "-journal", "-shm"
 _WAL_HEADER = 32
 _BESIDE_WRITERS = "mode=ro&readonly_shm=1"
@@ -552,6 +554,8 @@ def unpacked(data: bytes) -> str | None:
 
 def _as_held(value: Cell | bytes, present: object) -> Cell | bytes:
     """Return a value in the way in which a cell holds what is ``present``: bytes may be a text, compressed or not."""
+    if isinstance(present, str) and present.startswith(_MARK) and isinstance(value, str) and value[:1] in ("{", "["):
+        return _MARK + value
     if not isinstance(value, str) or not isinstance(present, bytes):
         return value
     if not present.startswith(zstd.MAGIC):
@@ -562,7 +566,10 @@ def _as_held(value: Cell | bytes, present: object) -> Cell | bytes:
 def _document(value: object) -> Raw | None:
     """Return the JSON that a cell holds, as it is or compressed, if that is an object or a list on one line."""
     text = unpacked(value) if isinstance(value, bytes) else value
-    if not isinstance(text, str) or text[:1] not in ("{", "[") or "\n" in text or "\r" in text:
+    if not isinstance(text, str):
+        return None
+    text = text.removeprefix(_MARK)
+    if text[:1] not in ("{", "[") or "\n" in text or "\r" in text:
         return None
     document = text.encode()
     return Raw(document) if is_strict_json(document) else None
@@ -671,11 +678,15 @@ class _Restoration:
             self._database.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", list(whole.values()))
             self._link(self._database, row)
             return
+        changed: dict[str, Cell | bytes] = {}
         for (column, value), present in zip(values.items(), held, strict=False):
             value = _as_held(value, present)
             if value != (present if isinstance(present, bytes) else plain(present)):
-                change = f"UPDATE {table} SET {quoted(column)} = ? WHERE {where}"
-                self._database.execute(change, [value, *parameters])
+                changed[column] = value
+        if changed:
+            # in one go: a table may want some of them only together
+            changes = ", ".join(f"{quoted(column)} = ?" for column in changed)
+            self._database.execute(f"UPDATE {table} SET {changes} WHERE {where}", [*changed.values(), *parameters])
 
 
 def _values(row: Row) -> dict[str, Cell | bytes]:

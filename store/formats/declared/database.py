@@ -416,7 +416,8 @@ class Sessions(Struct):
     def rows(self, database: sqlite3.Connection, session: Found, columns: Set[str]) -> Iterator[Row]:
         """Yield the lines of a session, but for its own; ``columns`` are those of its messages."""
         said = self.said
-        shown = f" AND ({said.shown})" if said.shown and said.shown.split(maxsplit=1)[0] in columns else ""
+        conditions = (f" AND ({one})" for one in listed(said.shown) if one.split(maxsplit=1)[0] in columns)
+        shown = next(conditions, "")
         if said.rows:
             rows = sqlite.dictionaries(database, said.rows, session[said.id])
         else:
@@ -425,6 +426,10 @@ class Sessions(Struct):
         documents, wanted = frozenset(said.documents), list[str]()
         for row in rows:
             wanted = wanted or [column for column in row if column in columns]
+            for column, (packed, *others) in said.packed.items():
+                if row[column] is None and packed in row:
+                    # one that is edited is kept as it is from then on
+                    row |= {column: row[packed], **dict.fromkeys((packed, *others))}
             yield cells_of(said.messages, row, self._key, wanted, documents=documents)
 
     def begins(self, row: Found, documents: dict[str, object], otherwise: str = "") -> Begins:

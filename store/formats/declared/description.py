@@ -201,10 +201,11 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     """Sessions in a database: each a row, with rows that are its messages, or with a document that holds them.
 
     ``title`` and the like are columns of a session's row, or places in a document there: ``data.title``. In records,
-    cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``. ``order`` are
-    the columns that messages are in the order of; ``shown`` is a condition in SQL that those have which are part of
-    their conversation. ``has`` are columns that tell these tables from others of the same names, ``needs`` those of
-    further tables that the queries are about. ``stale`` deletes what repeats a session that was changed.
+    cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``; ``packed`` are
+    the columns that hold one in place of it. ``order`` are the columns that messages are in the order of; ``shown`` is
+    a condition in SQL that those have which are part of their conversation. ``has`` are columns that tell these tables
+    from others of the same names, ``needs`` those of further tables that the queries are about. ``stale`` deletes what
+    repeats a session that was changed.
     """
 
     sessions: str
@@ -214,12 +215,13 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
     key: str | list[str] = "id"
     id: str = "id"
     documents: list[str] = []
+    packed: dict[str, list[str]] = {}
     title: str | list[str] = ""
     directory: str = ""
     roots: str = ""
     started: str | list[str] = ""
     parent: str = ""
-    shown: str = ""
+    shown: str | list[str] = []
     has: list[str] = []
     touched: list[str] = []
     changed: str = ""

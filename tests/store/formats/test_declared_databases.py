@@ -21,6 +21,7 @@ from tests.store.formats.databases import Rendered, dump, dumped, opencode_datab
 from tests.store.importing.sessions import native
 
 T = 1_772_739_114_000
+PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 def filled(path: Path, schema: str, rows: Sequence[tuple[str, Sequence[object]]]) -> Path:
@@ -545,6 +546,98 @@ def test_messages_tell_of_sessions_where_no_table_does(tmp_path: Path) -> None:
         Rendered(rendered.format, restored(rendered, changed, tmp_path / "o.db"), _folder(tmp_path, 1)).records
         == changed
     )
+
+
+HERMES_LATER = """CREATE TABLE sessions (id TEXT PRIMARY KEY, started_at REAL); CREATE TABLE messages (id INTEGER
+    PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_calls TEXT, timestamp REAL, active INTEGER,
+    compacted INTEGER)"""
+
+
+def test_messages_of_hermes_that_were_compacted_or_hold_pictures(tmp_path: Path) -> None:
+    """Compacted ones are shown, those taken back are not; JSON in a column of texts has a mark before it."""
+    picture = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    rows = [
+        ("sessions", ("s1", T / 1000)),
+        ("messages", (1, "s1", "user", "Long ago", None, T / 1000, 0, 1)),
+        ("messages", (2, "s1", "user", "Taken back", None, T / 1000, 0, 0)),
+        ("messages", (3, "s1", "user", f"\0json:{dump(picture)}", None, T / 1000, 1, 0)),
+        ("messages", (4, "s1", "assistant", "{no JSON}", None, T / 1000, 1, 0)),
+    ]
+    path = filled(tmp_path / "state.db", HERMES_LATER, rows)
+    rendered = Rendered(format_named("hermes-db"), path, _folder(tmp_path, 0))
+    seen = rendered.events("s1")
+    assert [[block.type for block in event.blocks] for event in seen[1:]] == [["text"], ["text", "image"], ["text"]]
+    assert [event.blocks[0].text for event in seen[1:]] == ["Long ago", "What is this?", "{no JSON}"]
+    changed = list(rendered.records)
+    changed[2] = changed[2].replace(b"What is this?", b"And this?")
+    with closing(sqlite3.connect(restored(rendered, changed, tmp_path / "out.db"))) as database:
+        held = dict(database.execute("SELECT id, content FROM messages"))
+    assert held[3] == f"\0json:{dump(picture)}".replace("What is", "And")
+    assert held[2] == "Taken back"
+
+
+OPENCLAW = """CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, display_name TEXT, started_at INTEGER);
+CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT, event_zstd BLOB,
+    event_utf8_bytes INTEGER, navigation_json TEXT, PRIMARY KEY (session_id, seq),
+    CHECK ((event_json IS NOT NULL AND event_zstd IS NULL)
+        OR (event_json IS NULL AND event_zstd IS NOT NULL AND event_utf8_bytes IS NOT NULL))) STRICT"""
+
+
+def test_a_document_that_another_column_has_compressed(tmp_path: Path) -> None:
+    """One that is edited stands in its own column again."""
+    said = [
+        {"role": "user", "content": "Why?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "Because. " * 200}], "errorMessage": "overloaded"},
+        {"role": "bashExecution", "command": "git status", "output": "clean", "exitCode": 0},
+        {"role": "compactionSummary", "summary": "It failed."},
+    ]
+    whole = [dump({"type": "message", "id": f"m{at}", "message": message}) for at, message in enumerate(said)]
+    packed = (None, zstd.compress(whole[1].encode()), len(whole[1]), '{"id":"m1"}')
+    rows: list[tuple[str, Sequence[object]]] = [("session_windows", ("s1", "Login", T))]
+    rows += [
+        ("transcript_events", ("s1", at, *(packed if at == 1 else (text, None, None, None))))
+        for at, text in enumerate(whole)
+    ]
+    path = filled(tmp_path / "openclaw-agent.sqlite", OPENCLAW, rows)
+    rendered = Rendered(format_named("openclaw"), path, _folder(tmp_path, 0))
+    assert of(rendered, "s1") == [
+        (Kind.USER, ["Why?"]),
+        (Kind.ASSISTANT, ["overloaded", "Because. " * 200]),
+        (Kind.NOTE, ["git status", "clean"]),
+        (Kind.SUMMARY, ["It failed."]),
+    ]
+    assert dumped(restored(rendered, rendered.records, tmp_path / "same.db")) == dumped(path)
+    changed = list(rendered.records)
+    changed[2] = changed[2].replace(b"Because. ", b"Maybe. ")
+    out = restored(rendered, changed, tmp_path / "out.db")
+    with closing(sqlite3.connect(out)) as database:
+        held = database.execute("SELECT * FROM transcript_events WHERE seq = 1").fetchone()
+    assert held == ("s1", 1, whole[1].replace("Because. ", "Maybe. "), None, None, None)
+    assert Rendered(rendered.format, out, _folder(tmp_path, 1)).records == changed
+
+
+def test_what_amazon_q_saves_in_a_file(tmp_path: Path) -> None:
+    turns = [
+        {
+            "user": {"content": {"Prompt": {"prompt": "Why?"}}, "timestamp": "2026-03-05T19:31:54Z"},
+            "assistant": {"Response": {"message_id": "m", "content": "Because."}},
+        }
+    ]
+    held = {"conversation_id": "q1", "next_message": None, "history": turns, "valid_history_range": [0, 1]}
+    held["latest_summary"] = ["It failed.", {"request_id": "r"}]
+    path = tmp_path / "login.json"
+    path.write_text(json.dumps(held, indent=2))
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.tools["kiro-db"].imported) == ([], 1)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("kiro-db"), path, _folder(tmp_path, 0))
+    [key] = rendered.parts
+    assert of(rendered, key) == [
+        (Kind.SUMMARY, ["It failed."]),
+        (Kind.USER, ["Why?"]),
+        (Kind.ASSISTANT, ["Because."]),
+    ]
 
 
 KILO = """CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, time_created ANY, time_updated ANY);
