@@ -6,7 +6,6 @@ import re
 import resource
 import signal
 import subprocess
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -26,7 +25,7 @@ from fusefs.tree.tree import Tree
 from store import visible
 from store.commit import patience
 from store.disk import durable
-from store.errors import ConvfsError, UsageError
+from store.errors import UsageError
 from store.paths import MOUNTS
 from store.store import Store
 from store.upkeep.recovery import cannot_open
@@ -68,26 +67,8 @@ def run(
         clean(store.root)
     target = _checked(store.root, mountpoint)
     _raise_limit()
-    with _reading_ahead(store):
-        _run(store, target, ready, background, allow_other=allow_other)
+    _run(store, target, ready, background, allow_other=allow_other)
     log.info("unmounted from %s", target)
-
-
-@contextmanager
-def _reading_ahead(store: Store) -> Iterator[None]:
-    """Have what the first listing needs read from a cold disk, while the mount is being made."""
-    thread = threading.Thread(target=_look_up_projects, args=(store,), name="convfs-ahead")
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def _look_up_projects(store: Store) -> None:
-    # whoever lists them is told what is wrong
-    with suppress(ConvfsError):
-        store.catalogue.projects()
 
 
 def _run(

@@ -428,7 +428,7 @@ class Catalogue:
 
     def labels(self) -> list[str]:
         """Return the labels that conversations have, sorted."""
-        # a skip scan, as for projects
+        # a skip scan: one look-up a label, however many conversations have it
         found: list[str] = []
         while rows := self._rows("labels", "name > ? ORDER BY name, context LIMIT 1", found[-1] if found else ""):
             found.append(rows[0][0])
@@ -473,12 +473,7 @@ class Catalogue:
 
     def projects(self) -> list[str]:
         """Return the projects that have conversations, by name."""
-        # a skip scan: one look-up a project, however many conversations it has
-        found: list[str] = []
-        step = "SELECT min(project) FROM contexts WHERE name IS NOT NULL AND project > ?"
-        while (row := self._one(step, (found[-1] if found else "",))) and row[0] is not None:
-            found.append(row[0])
-        return found
+        return [row[0] for row in self._rows("projects", "true ORDER BY name")]
 
     def days(self, prefix: str = "") -> list[str]:
         """Return the years (``""``), months (``"2026"``) or days (``"2026-03"``) on which those conversations began."""
@@ -487,7 +482,7 @@ class Catalogue:
             f"SELECT day FROM contexts WHERE day > ? AND day < ? AND name IS NOT NULL AND {self._listed}"
             " ORDER BY day LIMIT 1"
         )
-        # a skip scan, as of projects
+        # a skip scan, as of labels
         found: list[str] = []
         while row := self._one(step, (found[-1] + _BEYOND if found else prefix, prefix + _BEYOND)):
             found.append(row[0][:length])

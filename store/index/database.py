@@ -35,7 +35,7 @@ import msgspec
 from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 TABLES = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -88,6 +88,9 @@ CREATE INDEX contexts_in_trash ON contexts (trashed_ms) WHERE trashed_ms != 0;
 CREATE INDEX contexts_nameless ON contexts (id) WHERE name IS NULL AND trashed_ms = 0;
 CREATE INDEX contexts_by_forked ON contexts (json_extract(metadata, '$.forked_from.context'))
     WHERE json_extract(metadata, '$.forked_from.context') IS NOT NULL;
+
+-- How many conversations are in each project, for projects that have any.
+CREATE TABLE projects (name TEXT PRIMARY KEY, conversations INTEGER NOT NULL, sum INTEGER NOT NULL) WITHOUT ROWID;
 
 -- Only of conversations that have a name.
 CREATE TABLE labels (
@@ -170,6 +173,7 @@ DERIVED_FROM_LOGS = (
     "types",
     "dictionaries",
     "contexts",
+    "projects",
     "labels",
     "origins",
     "asides",

@@ -177,6 +177,7 @@ def _apply(sql: sqlite3.Connection, frame: heads.HeadFrame) -> None:
     elif isinstance(body, heads.Deleted):
         row = _one(sql, "contexts", _DESCRIBED, context)
         metadata = msgspec.json.decode(row[-1]) if row else {}
+        _count(sql, row[2] if row else None, -1)
         delete(sql, context, body.time_ms, metadata)
         _file_subagents(sql, metadata)
     elif isinstance(body, heads.VersionsPruned):
@@ -255,7 +256,7 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
     changed = _object(body.changes)
     if row is None:
         return
-    _context, created, _project, name, *_rest, data = row
+    _context, created, project, name, *_rest, data = row
     before = msgspec.json.decode(data)
     metadata = merge(before, changed)
     created = _time(metadata.get("started_ms")) or created
@@ -271,6 +272,9 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
         " trashed_ms = ?, rank = ?, described_ms = ?, metadata = ?, sum = ? WHERE id = ?",
         (*described[1:], sum_of(described), context),
     )
+    if described[2] != project:
+        _count(sql, project, -1)
+        _count(sql, described[2], 1)
     # what has no name, as in the trash, is found by no label either
     labels = labels_of(before) if name else [], labels_of(metadata) if described[3] else []
     _file_marks(sql, "labels", "name", context, *labels)
@@ -281,6 +285,17 @@ def _apply_metadata(sql: sqlite3.Connection, context: int, body: heads.Metadata)
     if (updated := _time(changed.get("updated_ms"))) and (moved := _head_of(sql, context)) is not None:
         _context, head, records, _updated, imported = moved
         _set_head(sql, context, head, records, updated, imported)
+
+
+def _count(sql: sqlite3.Connection, project: object, more: int) -> None:
+    """Count a conversation that came into a project, or went from it (-1); None is none."""
+    if project is None:
+        return
+    row = _one(sql, "projects", "SELECT * FROM projects WHERE name = ?", project)
+    if count := (row[1] if row else 0) + more:
+        put(sql, "projects", [(project, count)])
+    else:
+        sql.execute("DELETE FROM projects WHERE name = ?", (project,))
 
 
 _PARENTAL = ("format", "name", "project", "session", "source", "trashed_ms")

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -158,26 +157,6 @@ def test_a_mounted_directory_is_refused(filled: Path, mountpoint: Path, store_pa
 def test_a_store_is_refused_that_the_mountpoint_would_hide(filled: Path) -> None:
     with new_store(filled) as store, pytest.raises(UsageError, match="inside"):
         mount.run(store, filled.parent)
-
-
-def test_what_the_first_listing_needs_is_read_meanwhile(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, list[str]]] = []
-    with new_store(filled) as store:
-        projects = store.catalogue.projects
-        name = "convfs-ahead"
-
-        def listed() -> list[str]:
-            asked.append((threading.current_thread().name, projects()))
-            return projects()
-
-        monkeypatch.setattr(store.catalogue, "projects", listed)
-        with mount._reading_ahead(store):
-            pass
-        assert asked == [(name, projects())]
-    # one that has ended by then
-    with mount._reading_ahead(store):
-        pass
-    assert name not in [thread.name for thread in threading.enumerate()]
 
 
 def test_without_polling_it_works_too(filled: Path) -> None:

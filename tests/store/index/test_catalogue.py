@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from store.disk.head_format import ContextCreated, HeadFrame, HeadMoved, Metadata
+from store.disk.head_format import ContextCreated, Deleted, HeadFrame, HeadMoved, Metadata
 from store.errors import DamageError
 from store.index.catalogue import Catalogue, ContextEntry
 from store.index.database import Database, Row
@@ -102,6 +102,42 @@ def test_pages(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
 def test_projects_and_counts(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
     assert catalogue.projects() == ["p0", "p1", "p2"]
     assert len(catalogue.page()) == len(named(entries)) == 32
+
+
+def test_projects_come_and_go_with_their_conversations(index: Index, catalogue: Catalogue) -> None:
+    counted = "SELECT project, count(*) FROM contexts WHERE name IS NOT NULL GROUP BY project ORDER BY project"
+
+    def changed(context: int, **changes: object) -> list[str]:
+        seq = index.seq + 1
+        index.apply([HeadFrame(0, seq, context, Metadata(6, msgspec.json.encode(changes)))])
+        assert index.db.query("SELECT name, conversations FROM projects ORDER BY name") == index.db.query(counted)
+        return catalogue.projects()
+
+    assert changed(5, project="new", name="first") == ["new", "p0", "p1", "p2"]
+    assert changed(5, name="other") == ["new", "p0", "p1", "p2"]
+    assert changed(5, trashed_ms=7) == ["p0", "p1", "p2"]
+    assert changed(5, trashed_ms=None) == ["new", "p0", "p1", "p2"]
+    assert changed(5, project="p1") == ["p0", "p1", "p2"]
+    for context in (1, 4, 7):
+        assert changed(context, project="beside") == ["beside", "p0", "p1", "p2"]
+    for context in (1, 4):
+        index.apply([HeadFrame(0, index.seq + 1, context, Deleted(8))])
+    assert changed(10, title="nobody") == ["beside", "p0", "p1", "p2"]
+    index.apply([HeadFrame(0, index.seq + 1, 7, Deleted(9))])
+    assert changed(10, title="of none") == ["p0", "p1", "p2"]
+
+
+def test_projects_are_found_in_one_look_up(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real = Database.query
+
+    def query(db: Database, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        asked.append(sql)
+        return real(db, sql, parameters)
+
+    monkeypatch.setattr(Database, "query", query)
+    assert catalogue.projects() == ["p0", "p1", "p2"]
+    assert len(asked) == 1
 
 
 def test_days(catalogue: Catalogue, entries: list[ContextEntry]) -> None:
