@@ -184,8 +184,6 @@ class ClaudeAiLens(JsonLens):
         **dict.fromkeys(
             ("id", "is_error", "tool", "tools"), "is that of a part of the message: change it in events.json"
         ),
-        "model": ("model",),
-        "stop_reason": ("stop_reason",),
     }
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
@@ -208,10 +206,7 @@ class ClaudeAiLens(JsonLens):
             ]
         if said.called and (len(said.called) > 1 or kind is Kind.ASSISTANT):
             header["tools"] = ", ".join(dict.fromkeys(name for name, _call in said.called))[:200]
-        for key in ("model", "stop_reason"):
-            value = as_text(record.get(key))
-            if value and value not in _USUAL_STOPS:
-                header[key] = value
+        said.tell_model(record, (), "stop_reason", _USUAL_STOPS)
         said.defines = [(call, name) for name, call in said.called if call]
         return said.shown(kind)
 

@@ -18,7 +18,7 @@ from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens, Twins
 from store.formats.core.format import first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, View, unknown_record
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, View, nth, unknown_record
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.msgpack_view import Field, Schema
 from store.formats.core.times import milliseconds
@@ -175,19 +175,19 @@ def _tool_result(result: JsonObject, before: Before) -> Shown:
 def _add_call(call: JsonObject, path: ValuePath, into: Gathered) -> None:
     """Add a call of a turn, which holds what it brought."""
     label = into.call(call, path, "name", "id")
-    number, named = (f"_{into.calls}", f"call{into.calls}.") if into.calls > 1 else ("", "")
+    number, named = into.calls, f"call{into.calls}." if into.calls > 1 else ""
     result, error = as_object(call.get("result")), as_object(call.get("error"))
     for key in ("status", "description"):
         if (said := scalar(call.get(key))) and said != "complete":
-            into.header[f"{key}{number}"] = said
+            into.header[nth(key, number)] = said
     worked = result.get("success")
     if is_object(call.get("error")) or isinstance(worked, bool):
-        into.header[f"is_error{number}"] = is_object(call.get("error")) or worked is False
+        into.header[nth("is_error", number)] = is_object(call.get("error")) or worked is False
     if isinstance(worked, bool):
-        into.places[f"is_error{number}"] = FieldPlace((*path, "result", "success"), write=lambda value: not value)
+        into.places[nth("is_error", number)] = FieldPlace((*path, "result", "success"), write=lambda value: not value)
     for ended in (result, error):
         if isinstance(code := ended.get("exit_code"), int):
-            into.header[f"exit_code{number}"] = code
+            into.header[nth("exit_code", number)] = code
     _add_document(call, path, label, into)
     _add_output(call, path, ("result", "content"), f"{named}output", into)
     into.text(as_text(result.get("content")), (*path, "result", "content"), f"{named}result")

@@ -25,7 +25,7 @@ from store.formats.core import documents, homes, sqlite
 from store.formats.core.composing import Particulars
 from store.formats.core.documents import Number
 from store.formats.core.editing import Lens, Twins
-from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, told
+from store.formats.core.format import About, Part, Resuming, Source, Span, Titled, told, without_endings
 from store.formats.core.json_view import Decoded, JsonObject, as_object, as_text, decode, object_in, value_at
 from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Places, Shown
 from store.formats.core.look import Look, read_head
@@ -388,10 +388,7 @@ class Opencode(DeclaredDatabase):
         if bytes(data[: len(HEADER)]) == HEADER:
             yield from super().spans(data, start)
             return
-        end = len(data)
-        while end > start and data[end - 1] in _BLANK:
-            end -= 1
-        if end > start:
+        if (end := without_endings(data, start, len(data), _BLANK)) > start:
             yield Span(start, end)
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:

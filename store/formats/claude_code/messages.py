@@ -124,12 +124,7 @@ def assistant(line: JsonObject, before: Before) -> Shown:
             kind = kind or (Kind.ASSISTANT if into.blocks else kind)
     if kind is Kind.RECORD:
         return BOOKKEEPING
-    into.places["model"], into.places["stop_reason"] = ("message", "model"), ("message", "stop_reason")
-    if model := as_text(message.get("model")):
-        into.header["model"] = model
-    stop = as_text(message.get("stop_reason"))
-    if stop and stop not in _USUAL_STOPS:
-        into.header["stop_reason"] = stop
+    into.tell_model(message, ("message",), "stop_reason", _USUAL_STOPS)
     if line.get("isApiErrorMessage") is True:
         into.header["api_error"] = True
     return into.shown(kind)

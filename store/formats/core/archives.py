@@ -4,7 +4,9 @@ Some of an archive's members hold conversations. Their texts one after another, 
 between them, are cut into records.
 """
 
+import mmap
 import os
+import re
 import shutil
 import struct
 import zipfile
@@ -18,6 +20,7 @@ from typing import BinaryIO
 from store.disk import durable
 from store.errors import DamageError, NotFound, UsageError
 from store.formats.core.budget import LARGEST_WHOLE, MOST_DIRECTORY, Budget
+from store.formats.core.json_cuts import places
 
 SEPARATOR = b"\x1e\n"
 """The separator between the texts of two members: JSON has it in no string, and not between values."""
@@ -148,20 +151,9 @@ def _texts(joined: Path, count: int) -> list[tuple[int, int]]:
     size = joined.stat().st_size
     if count == 1 or not size:
         return [(0, size)]
-    found: list[tuple[int, int]] = []
-    start = at = 0
-    before = b""
-    with joined.open("rb") as file:
-        while piece := file.read(_COPIED_AT_ONCE):
-            # the end of the piece before may be the beginning of a separator
-            data = before + piece
-            place = -len(SEPARATOR)
-            while (place := data.find(SEPARATOR, place + len(SEPARATOR) if place >= 0 else 0)) >= 0:
-                found.append((start, at + place))
-                start = at + place + len(SEPARATOR)
-            before = data[-1:] if start < at + len(data) else b""
-            at += len(data) - len(before)
-    found.append((start, size))
+    with joined.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        ends = [*places(re.compile(re.escape(SEPARATOR)), memoryview(data), 0, size), size]
+    found = list(zip((0, *(end + len(SEPARATOR) for end in ends)), ends, strict=False))
     if len(found) != count:
         raise UsageError("the texts hold a control character where JSON has none: their edits cannot be exported")
     return found

@@ -15,7 +15,7 @@ from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import JsonLens
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Shown
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Shown, nth
 from store.formats.core.media import as_data_url, from_base64, from_numbers, suffix_of
 from store.formats.core.removal import links_of_message
 
@@ -110,7 +110,7 @@ def _gemini(part: JsonObject, path: ValuePath, label: str, into: Gathered) -> bo
             if only in ("output", "error") and (text := as_text(as_object(returned)[only])):
                 into.text(text, (*where, only), f"{name}.{only}")
                 if only == "error":
-                    into.header["is_error" if into.results <= 1 else f"is_error_{into.results}"] = True
+                    into.header[nth("is_error", into.results)] = True
             else:
                 arguments(returned, where, name, into)
             return True
@@ -369,8 +369,7 @@ def _call(call: JsonObject, path: ValuePath, into: Gathered) -> None:
     key = "function" if "function" in call else as_text(call.get("type"))
     called = as_object(call.get(key))
     name = into.call({**called, "id": call.get("id")}, path, "name", "id")
-    number = f"_{into.calls}" if into.calls > 1 else ""
-    into.places[f"tool{number}"] = (*path, key, "name")
+    into.places[nth("tool", into.calls)] = (*path, key, "name")
     for held in ("arguments", "input"):
         if held in called:
             arguments(called[held], (*path, key, held), name, into)

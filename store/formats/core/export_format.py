@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from store.errors import DamageError, NotFound, UsageError
 from store.events.event import ValuePath
 from store.formats.core.archives import archive_at, is_archive, join_members, replace_members
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.format import About, Format, Part, Source, Span, let_go
-from store.formats.core.json_cuts import Choice, cuts, end_of
-from store.formats.core.json_spans import member_spans
+from store.formats.core.json_cuts import Choice, cuts, end_of, parsed_cuts
 from store.formats.core.json_view import JsonObject, as_text, decode
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 from store.ids import hash_bytes
@@ -241,8 +240,6 @@ class _Tree:
 
 
 _opening = re.compile(rb"(?:\xef\xbb\xbf)?[\s,\[\]\0\x1e]*+").match
-_separator = re.compile(rb"\s*+,?\s*+").match
-_items = msgspec.json.Decoder(list[Raw]).decode
 _OBJECT = 0x7B
 RELEASED_AT_ONCE = 8 << 20
 """The bytes of a mapped file that are released at once: the system maps more than it is asked for."""
@@ -268,58 +265,24 @@ def outlines(data: memoryview, holder: str) -> Iterator[tuple[int, Outline]]:
         if cut.end - cut.start > _LARGEST_CONVERSATION:
             yield cut.end, Outline({}, [Span(cut.start, cut.end)])
         elif data[cut.start] == _OBJECT:
-            told = bytes(data[cut.start : cut.end]), cut.start, holder
-            yield cut.end, _outlined(*told) or _followed(*told)
+            yield cut.end, _outline(bytes(data[cut.start : cut.end]), cut.start, holder)
         if cut.end - released >= RELEASED_AT_ONCE:
             let_go(data, released, cut.end)
             released = cut.end
 
 
-def _outlined(text: bytes, base: int, holder: str) -> Outline | None:
-    """Return the outline of a conversation at a parser's speed, None of one that parsers refuse or read in two ways."""
-    try:
-        spans = member_spans(text)
-        if spans is None:
-            return None
-        found: list[Span] = []
-        if holder in spans:
-            start, end = spans[holder]
-            held = text[start:end]
-            if held.startswith(b"{"):
-                inside = member_spans(held)
-                if inside is None:
-                    return None
-                start += base
-                found = [Span(start + begin, start + stop) for begin, stop in inside.values()]
-            elif held.startswith(b"["):
-                found = _elements(held, base + start, _items(held))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return Outline({key: text[slice(*span)] for key, span in spans.items() if key != holder}, found)
-
-
-def _elements(text: bytes, base: int, items: list[Raw]) -> list[Span]:
-    messages: list[Span] = []
-    position = end_of(_separator(text, 1))
-    for raw in items:
-        end = position + len(memoryview(raw))
-        messages.append(Span(base + position, base + end))
-        position = end_of(_separator(text, end))
-    return messages
-
-
-def _followed(text: bytes, base: int, holder: str) -> Outline:
-    """Return the outline of any conversation, as far as it can be made out."""
+def _outline(text: bytes, base: int, holder: str) -> Outline:
+    """Return the outline of a conversation, as far as it can be made out."""
 
     def choose(path: ValuePath) -> Choice:
         return Choice.ENTER if path in ((), (holder,)) else Choice.TAKE
 
     found = Outline({}, [])
-    for cut in cuts(memoryview(text), choose):
+    for cut in parsed_cuts(text, choose) or cuts(memoryview(text), choose):
         if cut.path[:1] == (holder,):
             found.messages.append(Span(base + cut.start, base + cut.end))
-        elif cut.path and decode(value := text[cut.start : cut.end]):
-            found.members[str(cut.path[0])] = value
+        elif cut.path:
+            found.members[str(cut.path[0])] = text[cut.start : cut.end]
     return found
 
 

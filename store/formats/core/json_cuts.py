@@ -14,8 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from store.events.event import ValuePath
-from store.formats.core.format import Span, let_go
-from store.formats.core.json_spans import text_of
+from store.formats.core.format import Span, let_go, without_endings
+from store.formats.core.json_spans import element_spans, member_spans, text_of
 from store.formats.core.json_view import BYTE_ORDER_MARK, is_json, is_strict_json
 
 LITERAL = rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
@@ -26,8 +26,6 @@ _strings = re.compile(rb'[^"\[\]{}]*+(?:' + LITERAL + rb'[^"\[\]{}]*+)*+').match
 _scalar = re.compile(rb'[^\s,:\[\]{}"\0]*+').match
 _blanks = re.compile(rb"[ \t\r\n]*+").match
 _raw = msgspec.json.Decoder(msgspec.Raw).decode
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _PLAIN = LITERAL + rb'|[^\s,\[\]{}"]++'
 _beginning = re.compile(
     rb"\{\s*+(" + LITERAL + rb")\s*+:\s*+(?:(?:" + _PLAIN + rb")\s*+,\s*+(" + LITERAL + rb")\s*+:)?"
@@ -96,7 +94,7 @@ class _Level:
 
     def next_sibling(self, data: memoryview, position: int, bound: int) -> int:
         """Return where the next one after ``position`` begins (its key, if it has one); 0 for none before ``bound``."""
-        for found in _found(self.sibling, data, position + 1, bound) if self.sibling else ():
+        for found in places(self.sibling, data, position + 1, bound) if self.sibling else ():
             if not self.is_object:
                 return found
             if named := _key_before(data, max(position, found - _LONGEST_KEY), found):
@@ -152,7 +150,7 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
 
     An offset ``start`` lies between the elements of a list, which is the first document.
     """
-    if start is None and len(data) <= _PARSED_BYTES and (parsed := _parsed_cuts(data, choose)) is not None:
+    if start is None and len(data) <= _PARSED_BYTES and (parsed := parsed_cuts(bytes(data), choose)) is not None:
         yield from parsed
         return
     levels: list[_Level] = [] if start is None else [_Level(False, ())]
@@ -194,44 +192,37 @@ def cuts(data: memoryview, choose: Choose, start: int | None = None) -> Iterator
         document += _passed(levels)
 
 
-def _parsed_cuts(data: memoryview, choose: Choose) -> list[RecordCut] | None:
+def parsed_cuts(text: bytes, choose: Choose) -> list[RecordCut] | None:
     """Return the records of a document that a strict parser reads, which is several times faster; None: it does not."""
-    start = end_of(_blanks(data, 0))
     found: list[RecordCut] = []
+    start = end_of(_blanks(text, 0))
     try:
-        whole = len(memoryview(_raw(data)))
-        return found if _cut_value(data, start, start + whole, (), choose(()), choose, found) else None
+        end = start + len(memoryview(_raw(text)))
+        return found if _cut_value(text[start:end], start, (), choose(()), choose, found) else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def _cut_value(
-    data: memoryview, start: int, end: int, path: ValuePath, choice: Choice, choose: Choose, into: list[RecordCut]
+    text: bytes, base: int, path: ValuePath, choice: Choice, choose: Choose, into: list[RecordCut]
 ) -> bool:
-    """Add the records in a value; return False where members of one object have the same key."""
-    first = data[start]
+    """Add the records in a value, which stands at ``base``; return False where one object has a key twice."""
+    first = text[0]
     if first not in _OPENERS or not (choice is Choice.ENTER or (choice is Choice.LISTS and first != _OBJECT)):
-        if choice in _RECORDS or end - start > LARGEST_PASSED:
-            into.append(RecordCut(start, end, path, 0))
+        if choice in _RECORDS or len(text) > LARGEST_PASSED:
+            into.append(RecordCut(base, base + len(text), path, 0))
         return True
-    is_object = first == _OBJECT
-    inside = _members(data[start:end]).items() if is_object else enumerate(_elements(data[start:end]))
+    named = member_spans(text) if first == _OBJECT else dict(enumerate(element_spans(text)))
+    if named is None:
+        return False
     chosen: Choice | None = None
-    position = start + 1
-    for step, raw in inside:
-        position = end_of(_between(data, position))
-        if is_object:
-            after = _literal_end(data, position) if data[position] == _QUOTE else 0
-            if not after or text_of(bytes(data[position:after])) != step:
-                return False
-            position = end_of(_between(data, after))
-        beyond, where = position + len(memoryview(raw)), (*path, step)
-        if is_object or chosen is None:
+    for step, (start, end) in named.items():
+        where = (*path, step)
+        if chosen is None or first == _OBJECT:
             chosen = choose(where)
-        if beyond >= end or not _cut_value(data, position, beyond, where, chosen, choose, into):
+        if not _cut_value(text[start:end], base + start, where, chosen, choose, into):
             return False
-        position = beyond
-    return end_of(_between(data, position)) == end - 1
+    return True
 
 
 def _passed(levels: list[_Level]) -> int:
@@ -315,7 +306,7 @@ def _run_end(run: _Match, data: memoryview, position: int) -> int:
     return end
 
 
-def _found(pattern: re.Pattern[bytes], data: memoryview, start: int, bound: int) -> Iterator[int]:
+def places(pattern: re.Pattern[bytes], data: memoryview, start: int, bound: int) -> Iterator[int]:
     """Yield where matches of a pattern begin; one that is longer than a window may be passed over."""
     while start < bound:
         begun, window = start, min(start + _WINDOW, bound)
@@ -351,9 +342,7 @@ def like(data: memoryview, position: int) -> re.Pattern[bytes] | None:
 
 def without_separators(data: memoryview, start: int, end: int) -> int:
     """Return the end of the value that begins at ``start``, without the separators before the one at ``end``."""
-    while end > start + 1 and data[end - 1] in _SEPARATORS:
-        end -= 1
-    return end
+    return without_endings(data, start + 1, end, _SEPARATORS)
 
 
 def end_of(match: re.Match[bytes] | None) -> int:

@@ -27,7 +27,9 @@ _BLANK = b" \t\r\n"
 _LARGE = 16 * 1024
 """An object of more bytes is read by a parser, which is faster by far."""
 _next_key = re.compile(rb"[{,]\s*+(" + LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
+_separator = re.compile(rb"\s*+,?\s*+")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Member(NamedTuple):
@@ -82,6 +84,17 @@ def member_spans(text: bytes) -> dict[str, tuple[int, int]] | None:
             end = _after_blanks(text, end)
     closed = _next_key(text, end)
     return spans if closed and closed[1] is None else None
+
+
+def element_spans(text: bytes) -> list[tuple[int, int]]:
+    """Return the spans of a list's elements, at a parser's speed. Raises what :func:`member_spans` does."""
+    spans: list[tuple[int, int]] = []
+    end = 1
+    for raw in _items(text):
+        start = _after(_separator, text, end)
+        end = start + len(memoryview(raw))
+        spans.append((start, end))
+    return spans
 
 
 def members(payload: bytes, start: int) -> Iterator[Member]:
@@ -172,7 +185,11 @@ def _document(payload: bytes) -> tuple[int, int]:
 
 
 def _after_blanks(payload: bytes, position: int) -> int:
-    found = _blanks.match(payload, position)
+    return _after(_blanks, payload, position)
+
+
+def _after(run: re.Pattern[bytes], payload: bytes, position: int) -> int:
+    found = run.match(payload, position)
     return found.end() if found else position
 
 

@@ -99,6 +99,11 @@ def bookkeeping(record: JsonObject, before: Before) -> Shown:
     return BOOKKEEPING
 
 
+def nth(name: str, number: int) -> str:
+    """Return the name of a field of the head for a record's call or result of this number: as it is for the first."""
+    return name if number <= 1 else f"{name}_{number}"
+
+
 class Gathered(Struct, gc=False):
     """The collected contents of a record, filled part by part.
 
@@ -128,7 +133,7 @@ class Gathered(Struct, gc=False):
         """Add a call whose tool and id stand under these keys of ``holder``; return the name for its arguments."""
         self.calls += 1
         tool, call = as_text(holder.get(name)), as_text(holder.get(identifier))
-        tool_key, id_key = ("tool", "id") if self.calls == 1 else (f"tool_{self.calls}", f"id_{self.calls}")
+        tool_key, id_key = nth("tool", self.calls), nth("id", self.calls)
         if self.calls == 1:
             self.tool = tool
         else:
@@ -145,7 +150,7 @@ class Gathered(Struct, gc=False):
     def result(self, holder: JsonObject, path: ValuePath, identifier: str) -> str:
         """Add a result whose call's id stands under ``identifier``; return the name for its content."""
         self.results += 1
-        id_key = "id" if self.results == 1 else f"id_{self.results}"
+        id_key = nth("id", self.results)
         if (call := as_text(holder.get(identifier))) or self.strict:
             self.header[id_key] = call
             self.places[id_key] = (*path, identifier)
@@ -155,9 +160,17 @@ class Gathered(Struct, gc=False):
 
     def failed(self, holder: JsonObject, path: ValuePath, key: str) -> None:
         """Record whether the last result is that of a call that failed."""
-        name = "is_error" if self.results <= 1 else f"is_error_{self.results}"
+        name = nth("is_error", self.results)
         self.header[name] = holder.get(key) is True
         self.places[name] = (*path, key)
+
+    def tell_model(self, answer: JsonObject, path: ValuePath, stop: str, usual_stops: Set[str]) -> None:
+        """Add the model of an answer, and why it stopped, which stands under ``stop``, unless that is usual."""
+        self.places["model"], self.places["stop_reason"] = (*path, "model"), (*path, stop)
+        if model := as_text(answer.get("model")):
+            self.header["model"] = model
+        if (reason := as_text(answer.get(stop))) and reason not in usual_stops:
+            self.header["stop_reason"] = reason
 
     def add(self, content: object, path: ValuePath, name: str = "") -> None:
         """Add the content at ``path``, a text or a list of parts; ``name`` names its blocks."""

@@ -21,7 +21,7 @@ from store.formats.core.documents import Number, same
 from store.formats.core.editing import JsonLens, Lens
 from store.formats.core.json_spans import spelled_path
 from store.formats.core.json_view import JsonObject, pretty
-from store.formats.core.lens import CODE_ERRORS, Before, Shown
+from store.formats.core.lens import CODE_ERRORS, Before, Shown, is_utf8
 from store.formats.core.msgpack_view import Family, Field, Schema, below, elements, members_shown, token
 from store.formats.core.msgpack_view import decode as decode_msgpack
 from store.formats.core.splices import encoded, replaced
@@ -78,7 +78,7 @@ def _new_value(payload: bytes, at: int, value: object, path: ValuePath) -> bytes
     held = payload[start : start + size]
     match family, value:
         case ((Family.STR | Family.NIL), str()):
-            return _new_text(payload, at, value, path)
+            return _new_text(held, value)
         case ((Family.BOOL | Family.NIL), bool()):
             return _encode(value)
         case ((Family.INTEGER | Family.NIL), Number()) if value.text.lstrip("-").isdigit():
@@ -99,14 +99,9 @@ def _new_value(payload: bytes, at: int, value: object, path: ValuePath) -> bytes
     raise UsageError(f"{spelled_path(path)} is {told[family]} in this record: write back what stood there")
 
 
-def _new_text(payload: bytes, at: int, text: str, path: ValuePath) -> bytes:
-    family, start, size = token(payload, at)
-    if family not in (Family.STR, Family.NIL):
-        raise _not_a_text(path)
-    try:
-        payload[start : start + size].decode()
-    except UnicodeDecodeError:
-        raise UsageError("the text is no valid Unicode in the record, so it can only be read") from None
+def _new_text(held: bytes, text: str) -> bytes:
+    if not is_utf8(held):
+        raise UsageError("the text is no valid Unicode in the record, so it can only be read")
     encoded(text)
     return _encode(text)
 
@@ -136,10 +131,6 @@ def _new_bin(text: str, path: ValuePath) -> bytes:
         return _encode(binascii.a2b_base64(text, strict_mode=True))
     except ValueError:
         raise UsageError(f"{spelled_path(path)} is bytes in this record, and this is no base64") from None
-
-
-def _not_a_text(path: ValuePath) -> UsageError:
-    return UsageError(f"{spelled_path(path)} is no text in this record: it cannot be changed here")
 
 
 def _other_shape(path: ValuePath) -> UsageError:

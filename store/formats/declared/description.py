@@ -25,10 +25,7 @@ KINDS = {kind.word: kind for kind in Kind} | {"call": Kind.TOOL_CALL, "result": 
 
 
 class Call(Struct, frozen=True, forbid_unknown_fields=True):
-    """A call in a record or a part of one. ``arguments`` may be an object, or JSON in a string.
-
-    ``name`` is ``*`` where the part is called so: it is the member of an object. Of several, the first counts.
-    """
+    """A call in a record, or in a part of one."""
 
     name: str | list[str]
     id: str = ""
@@ -36,10 +33,7 @@ class Call(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """A result. ``failed`` is the place of what is true if the call failed, ``worked`` of what is false then.
-
-    Where a word stands there instead, it is that of a status. ``id`` may be ``*``, as a call's name may.
-    """
+    """A result in a record, or in a part of one."""
 
     id: str = ""
     content: str | list[str] = []
@@ -49,10 +43,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Image(Struct, frozen=True, forbid_unknown_fields=True):
-    """An image: base64 at ``data`` of the type at ``mime``, or a ``data:`` URL at ``data``.
-
-    With ``name`` it is any file, called as that and the ``id`` say; what is no such data names one elsewhere.
-    """
+    """An image, or with ``name`` any file: what is no such data at its place names one elsewhere."""
 
     data: str
     mime: str = ""
@@ -62,11 +53,7 @@ class Image(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spent(Struct, frozen=True, forbid_unknown_fields=True):
-    """The tokens of an answer: an object at ``at`` in the spelling of a vendor, or counts by their places.
-
-    Of several places, the first that says something counts, and what several values at one say adds up.
-    ``within``: the input has what was read from a cache and written to it, too.
-    """
+    """The tokens of an answer, or of all of a session's."""
 
     at: str | list[str] = ""
     id: str = ""
@@ -82,12 +69,7 @@ class Spent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class View(Struct, frozen=True, forbid_unknown_fields=True):
-    """The event of a record, or of a list's element. All but ``when``, ``kind`` and ``role`` add to it, in order.
-
-    ``content`` and ``message`` are in the terms of the model vendors' interfaces. ``new`` is a new element of the list.
-    ``then`` are views of the same value, and each that fits adds to it; ``otherwise`` is one for where all that adds
-    nothing.
-    """
+    """The event of a record, or of a list's element. All but ``when``, ``kind`` and ``role`` add to it."""
 
     when: Condition | list[Condition] = {}
     kind: str = ""
@@ -114,20 +96,11 @@ class View(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 New = dict[str, dict[str, object]]
-"""The records that a person's events become, by their kind.
-
-In them, ``$text`` stands for the event's text, ``$tool``, ``$id``, ``$arguments``, ``$arguments_json``, ``$failed`` and
-``$worked`` for what a call or a result says, ``$time``, ``$ms`` and ``$seconds`` for the time, ``$uuid`` for a new id,
-``$session`` for that of the session, and ``$last.PLACE`` for what the record before says there.
-"""
+"""The templates of the records that a person's events become, by their kind."""
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """The parts that all records have: their time, and their own id with that of the one they follow.
-
-    ``agent`` is a place that only the records of subagents have, which stand between those of their parent; at
-    ``repeats`` stands what others say, too.
-    """
+    """The parts that all records have."""
 
     time: str | list[str] = ""
     id: str = ""
@@ -138,12 +111,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Session(Struct, frozen=True, forbid_unknown_fields=True):
-    """The places where a session tells its title, directory and the like.
-
-    A place may begin with the name of a file beside it, ``summary.json#title``, or with ``#`` alone: then it is one of
-    the whole document, as far as it stands near its beginning. ``usage`` is what all answers took, of which those
-    that tell it themselves are a part.
-    """
+    """The places where a session tells of itself: in its records, in its document, or in files beside it."""
 
     id: str | list[str] = []
     title: str | list[str] = []
@@ -157,14 +125,7 @@ class Session(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Write(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a conversation of another tool becomes a session: one record for each thing said, made as ``new`` says.
-
-    ``file`` and ``id`` are those of the session, the names of :data:`NAMES` filled in as :meth:`str.format` does.
-    ``document`` are the members of a document beside its records, ``head`` the records before the first message,
-    ``records`` templates that are other than those of ``new``, ``image`` that of an image in a message, and ``beside``
-    documents in files beside it. The records of one message add up at the places ``joins``, with ``join_results`` those
-    of the results of calls made at once, too. Without a template for results, a call's has ``$result``.
-    """
+    """How a conversation of another tool becomes a session; ``file`` and ``id`` are formatted with :data:`NAMES`."""
 
     file: str
     id: str = "{session}"
@@ -190,7 +151,7 @@ NAMES = {
 
 
 class Resume(Struct, frozen=True, forbid_unknown_fields=True):
-    """The command that goes on with a session: ``{session}`` is its id, ``{path}`` its file."""
+    """A program that goes on with sessions."""
 
     tool: str
     command: list[str]
@@ -198,15 +159,7 @@ class Resume(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Database(Struct, frozen=True, forbid_unknown_fields=True):
-    """Sessions in a database: each a row, with rows that are its messages, or with a document that holds them.
-
-    ``title`` and the like are columns of a session's row, or places in a document there: ``data.title``. In records,
-    cells stand under ``cells``, and those that hold JSON, of the columns ``documents``, under ``json``; ``packed`` are
-    the columns that hold one in place of it. ``order`` are the columns that messages are in the order of; ``shown`` is
-    a condition in SQL that those have which are part of their conversation. ``has`` are columns that tell these tables
-    from others of the same names, ``needs`` those of further tables that the queries are about. ``stale`` deletes what
-    repeats a session that was changed.
-    """
+    """Sessions in a database: each a row, with rows that are its messages, or with a document that holds them."""
 
     sessions: str
     messages: str = ""
@@ -244,7 +197,7 @@ class Database(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
-    """One page of TOML, as the top of this module has it."""
+    """One page of TOML."""
 
     name: str
     records: list[View]
@@ -355,11 +308,7 @@ SEVERAL = ("[]", "{}")
 
 
 def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
-    """Yield the value at a path, or several, with where each stands below ``at``.
-
-    A step ``NAME[]`` or ``NAME{}`` leads to all elements or members of what is there, ``id=NAME`` to the elements of a
-    list whose ``id`` is this, ``=NAME`` to the key of the member that is.
-    """
+    """Yield the value at a path, or those to which its steps lead, with where each stands below ``at``."""
     plain = next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
     value, at = value_at(value, path[:plain]), (*at, *path[:plain])
     if plain is None:

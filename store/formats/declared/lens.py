@@ -39,7 +39,7 @@ from store.formats.core.json_view import (
     sentence_in,
     value_at,
 )
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value
+from store.formats.core.lens import BOOKKEEPING, Before, CallLink, FieldPlace, Gathered, Shown, Value, nth
 from store.formats.core.media import as_data_url, from_base64
 from store.formats.core.removal import links_of_message
 from store.formats.core.token_counts import amount, counted
@@ -356,12 +356,12 @@ def _call(said: Call, without: Sequence[str]) -> Adder:
         name = next((at for at in names if value_at(value, at)), names[0])
         tool = str(path[-1]) if is_keyed and path else value_at(value, name)
         label = into.call({"name": tool, "id": read_id(value)}, (), "name", "id")
-        number = f"_{into.calls}" if into.calls > 1 else ""
-        into.places[f"tool{number}"] = path + name
+        tool_key, id_key = nth("tool", into.calls), nth("id", into.calls)
+        into.places[tool_key] = path + name
         if is_keyed:
-            del into.places[f"tool{number}"]
-        if f"id{number}" in into.places:
-            into.places[f"id{number}"] = path + identifier
+            del into.places[tool_key]
+        if id_key in into.places:
+            into.places[id_key] = path + identifier
         if given and (found := _without(read_given(value), without)) is not None:
             arguments(found, path + given, label, into)
 
@@ -383,15 +383,15 @@ def _result(said: Result) -> Adder:
             # the ids beside calls are theirs
             label = into.result({"id": "" if into.calls else call}, (), "id")
             of = into.results
-        number = f"_{of}" if of > 1 else ""
-        if not into.calls and into.places.pop(f"id{number}", None) is not None and not is_keyed:
-            into.places[f"id{number}"] = path + identifier
+        id_key, failed_key = nth("id", of), nth("is_error", of)
+        if not into.calls and into.places.pop(id_key, None) is not None and not is_keyed:
+            into.places[id_key] = path + identifier
         if told:
             found = read_told(value)
             is_status = isinstance(found, str)
-            into.header[f"is_error{number}"] = as_text(found).lower() in _FAILED if is_status else found is is_failing
+            into.header[failed_key] = as_text(found).lower() in _FAILED if is_status else found is is_failing
             if not is_status:
-                into.places[f"is_error{number}"] = FieldPlace(path + told, write=lambda said: said is is_failing)
+                into.places[failed_key] = FieldPlace(path + told, write=lambda said: said is is_failing)
         if said.tool and (tool := as_text(read_tool(value))):
             into.tool = into.tool or tool
         for at, read in reads:
@@ -408,7 +408,7 @@ def _result(said: Result) -> Adder:
 
 def _call_named(call: str, into: Gathered) -> int:
     """Return the number of the call of a record that has an id, 0 if it has none."""
-    ids = (into.header.get("id" if number == 1 else f"id_{number}") for number in range(1, into.calls + 1))
+    ids = (into.header.get(nth("id", number)) for number in range(1, into.calls + 1))
     return next((number for number, one in enumerate(ids, 1) if call and one == call), 0)
 
 

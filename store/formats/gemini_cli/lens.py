@@ -26,7 +26,7 @@ from store.formats.core.editing import JsonLens, Near, Twins, check_intact
 from store.formats.core.json_cuts import LITERAL
 from store.formats.core.json_spans import locate
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, has_sentence, object_in, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown, unknown_record
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Shown, nth, unknown_record
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import counted_by_google
@@ -194,13 +194,13 @@ def _thoughts(record: JsonObject, into: Gathered) -> None:
 
 def _call(call: JsonObject, path: ValuePath, others: Set[str], into: Gathered) -> None:
     label = into.call(call, path, "name", "id")
-    mark = f"_{into.calls}" if into.calls > 1 else ""
-    into.places[f"is_error{mark}"] = FieldPlace((*path, "status"), True, lambda value: "error" if value else "success")
+    told, failed = nth("status", into.calls), nth("is_error", into.calls)
+    into.places[failed] = FieldPlace((*path, "status"), True, lambda value: "error" if value else "success")
     if (status := as_text(call.get("status"))) not in _DONE:
-        into.header[f"status{mark}"] = status
-        into.places[f"status{mark}"] = (*path, "status")
+        into.header[told] = status
+        into.places[told] = (*path, "status")
         if status in _FAILED:
-            into.header[f"is_error{mark}"] = True
+            into.header[failed] = True
     arguments(call.get("args"), (*path, "args"), label, into)
     name = label.replace("arguments", "result")
     returned = call.get("result")

@@ -123,12 +123,7 @@ def _assistant(said: JsonObject, content: PiContent) -> Shown:
         kind = kind or Kind.NOTE
     if kind is Kind.RECORD:
         return BOOKKEEPING
-    if model := as_text(said.get("model")):
-        content.header["model"] = model
-    stop = as_text(said.get("stopReason"))
-    if stop and stop not in _USUAL_STOPS:
-        content.header["stop_reason"] = stop
-    content.places["model"], content.places["stop_reason"] = ("message", "model"), ("message", "stopReason")
+    content.tell_model(said, _MESSAGE, "stopReason", _USUAL_STOPS)
     return content.shown(kind)
 
 
