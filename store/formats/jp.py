@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Literal, NamedTuple
 
-from store.errors import NotFound, UsageError
+from store.errors import UsageError
 from store.events.event import Block, Compaction, Kind, Resource, ValuePath
 from store.formats.core import budget, lens
 from store.formats.core.blocks import Decode, argument_blocks, numbered
@@ -389,7 +389,7 @@ class JpEventLens(JsonLens):
     def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
         start, end = locate(payload, path)
         if "$blob" not in object_in(payload[start:end]):
-            raise UsageError("this content is no text in the record: it cannot be changed here")
+            return super().written(payload, path, content)
         held = {"text": spell(content, payload)} if isinstance(content, str) else {"blob": spell_bytes(content)}
         return with_members(payload, path, _REFERENCE, held)
 
@@ -499,9 +499,7 @@ def read_blob(root: Path, digest: bytes) -> bytes:
     bucket = f"{name[:2]}/{name[2:4]}"
     # nearly always the first
     paths = (root / f"{place}.blob.gz" for place in (f"{bucket}/{name[4:]}", f"{bucket}/{name}", name))
-    if (found := read_by_hash(paths, digest, "JP's blob", _unzipped)) is None:
-        raise NotFound(f"JP's blob {name} is not under {root}; the conversation refers to it")
-    return found
+    return read_by_hash(paths, digest, "JP's blob", _unzipped)
 
 
 _SMALL_BYTES = 64 << 10

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from store.errors import DamageError, NotFound, UsageError
+from store.errors import DamageError, NotFound
 from store.events.event import Block, Kind, ValuePath, utf8
 from store.formats.core.chat_messages import ROLES, ChatLens, first_request, gather, message
 from store.formats.core.composing import Particulars
@@ -100,7 +100,7 @@ class MessageLineLens(ChatLens):
     def written(self, payload: bytes, path: ValuePath, content: str | bytes) -> bytes:
         start, end = locate(payload, path)
         if _REFERENCE not in object_in(payload[start:end]):
-            raise UsageError("this content is no text in the record: it cannot be changed here")
+            return super().written(payload, path, content)
         if isinstance(content, str):
             return with_members(payload, path, _NAMED, {"text": spell(content, payload)})
         mime = spell(sniffed(content) or "application/octet-stream", payload)

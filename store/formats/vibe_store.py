@@ -13,7 +13,7 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -470,13 +470,12 @@ def _lines(stored: _Stored) -> Iterator[_Line]:
     behind: dict[int, list[_Line]] = {}
     after = -1
     for number, held in enumerate(messages):
-        message, content = as_object(held.get("message")), as_list(as_object(held.get("message")).get("content"))
-        left = list(range(len(content)))
+        message = as_object(held.get("message"))
+        left = list(range(len(_content(held))))
         for match in matched.get(number, []):
             after = max(after, match.entry)
             if match.parts is None:
-                told = message.get("role") != "tool" or _is_told(message, entries[match.entry])
-                left = [] if told else left
+                left = left if message.get("role") == "tool" and not _is_told(message, entries[match.entry]) else []
             else:
                 left = [at for at in left if at not in match.parts]
         if left:
@@ -505,6 +504,7 @@ def _line_of(number: int, held: JsonObject, message: JsonObject, left: tuple[int
 
 _APART = frozenset(("id", "name", "outcome", "role", "tool_call_id", "type"))
 """Members of messages that are no texts of theirs."""
+_GONE = object()
 
 
 class _Changed:
@@ -516,10 +516,9 @@ class _Changed:
     def __init__(self, stored: _Stored, lines: Sequence[JsonObject]) -> None:
         self.entries: list[Raw | None] = list(stored.entries)
         self.checkpoint, self.projection, self.runtime = stored.checkpoint, stored.projection, stored.runtime
-        self._sent = stored.sent.items
-        self._messages: dict[int, JsonObject] = {}
-        self._gone: dict[int, set[int]] = {}
-        """The positions of what goes, by those of the messages that it is in."""
+        self._stored = stored
+        self._contents: dict[int, list[object]] = {}
+        """The contents of messages that change, by their positions, with ``_GONE`` for the parts that go."""
         entries = [object_in(entry) for entry in stored.entries]
         matches = _matches(entries, stored.messages)
         now = {("entry" in line, line.get("at")): line for line in lines}
@@ -530,7 +529,7 @@ class _Changed:
                 self._entry(line.at, entries[line.at], as_object(said.get("entry")) if said else None, of)
             elif said != object_in(line.data):
                 self._message(line, as_object(said.get("message")) if said else None)
-        if self._gone or None in self.entries:
+        if None in self.entries or any(part is _GONE for content in self._contents.values() for part in content):
             # the turns after what is gone are numbered anew, and what they do is found by that
             settled = [one for one in as_list(self.runtime.get("actions")) if not _is_settled(as_object(one))]
             self.runtime = {**self.runtime, "actions": settled} if "actions" in self.runtime else self.runtime
@@ -540,30 +539,27 @@ class _Changed:
     @property
     def messages(self) -> list[Raw | None]:
         """The messages, without those in which nothing is left."""
-        found: list[Raw | None] = list(self._sent)
-        for at in self._messages.keys() | self._gone.keys():
-            held = self._of(at)
-            gone = self._gone.get(at, set())
-            kept = [part for number, part in enumerate(_content(held)) if number not in gone]
+        found: list[Raw | None] = list(self._stored.sent.items)
+        for at, content in self._contents.items():
+            held, kept = self._stored.messages[at], [part for part in content if part is not _GONE]
             message = {**as_object(held.get("message")), "content": kept}
             found[at] = Raw(_canonical({**held, "message": message})) if kept else None
         return found
 
-    def _of(self, at: int) -> JsonObject:
-        if at not in self._messages:
-            self._messages[at] = object_in(self._sent[at])
-        return self._messages[at]
+    def _content(self, at: int) -> list[object]:
+        return self._contents.setdefault(at, _content(self._stored.messages[at]))
 
-    def _put(self, at: int, content: list[object]) -> None:
-        held = self._of(at)
-        self._messages[at] = {**held, "message": {**as_object(held.get("message")), "content": content}}
+    def _take(self, at: int, parts: Iterable[int]) -> None:
+        content = self._content(at)
+        for part in parts:
+            content[part] = _GONE
 
     def _entry(self, at: int, old: JsonObject, new: JsonObject | None, matches: Sequence[_Match]) -> None:
+        shown = [(match.message, match.parts or range(len(self._content(match.message)))) for match in matches]
         if new is None:
             self.entries[at] = None
-            for match in matches:
-                parts = match.parts or range(len(_content(self._of(match.message))))
-                self._gone.setdefault(match.message, set()).update(parts)
+            for message, parts in shown:
+                self._take(message, parts)
             return
         if new == old:
             return
@@ -573,19 +569,19 @@ class _Changed:
         }
         whole = [(value_at(old, place), value_at(new, place)) for place in _WHOLE]
         carry = _Carried(texts, [(was, now) for was, now in whole if was and was != now])
-        for match in matches:
-            content = _content(self._of(match.message))
-            parts = match.parts or range(len(content))
-            self._put(match.message, [carry.of(one) if at in parts else one for at, one in enumerate(content)])
+        for message, parts in shown:
+            content = self._content(message)
+            for part in parts:
+                content[part] = carry.of(content[part])
         self.checkpoint = self._told(self.checkpoint, _OUTCOME, carry)
         self.projection = self._told(self.projection, _PREVIEW, carry)
 
     def _message(self, line: _Line, new: JsonObject | None) -> None:
         parts = line.parts or ()
         if new is None:
-            self._gone.setdefault(line.at, set()).update(parts)
+            self._take(line.at, parts)
             return
-        content, said = _content(self._of(line.at)), as_list(new.get("content"))
+        content, said = self._content(line.at), as_list(new.get("content"))
         if len(said) != len(parts):
             raise UsageError("parts of a message were added or taken away: only its texts can be changed")
         for at, one in zip(parts, said, strict=True):
@@ -593,7 +589,6 @@ class _Changed:
             if given and given != as_object(as_object(content[at]).get("arguments")):
                 one = {**as_object(one), "arguments": {**given, "raw": _spelled(given.get("value"))}}
             content[at] = one
-        self._put(line.at, content)
 
     @staticmethod
     def _told(document: JsonObject, place: ValuePath, carry: "_Carried") -> JsonObject:

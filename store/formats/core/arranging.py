@@ -13,13 +13,12 @@ from urllib.parse import unquote
 from store.errors import UsageError
 from store.events.event import Block, NewBlock, ValuePath
 from store.formats.core import documents
-from store.formats.core.blocks import Decode, document_in, document_of, string_before, within
+from store.formats.core.blocks import Decode, document_in, document_of, stands_for, string_before, within
 from store.formats.core.documents import on_one_line
 from store.formats.core.json_spans import elements, locate, spelled_path
 from store.formats.core.json_view import JsonObject, as_object, as_text, object_in, value_at, value_in
 from store.formats.core.splices import joined, put, spell, with_members
 
-_PLACEHOLDER = "$block"
 _NEVER_EMPTY = frozenset(("tool_calls", "toolCalls"))
 """Lists that tools leave out rather than keep them empty."""
 
@@ -155,24 +154,18 @@ def _value(
 
 
 def _filled(value: object, texts: Mapping[str, str], left: dict[str, str], gone: Set[str]) -> object:
-    if name := _stands_for(value):
+    if name := stands_for(value):
         if name in texts:
             left.pop(name, None)
             return texts[name]
         return value
     if isinstance(value, dict):
         return {
-            key: _filled(item, texts, left, gone) for key, item in value.items() if _stands_for(item) not in gone
+            key: _filled(item, texts, left, gone) for key, item in value.items() if stands_for(item) not in gone
         }
     if isinstance(value, list):
-        return [_filled(item, texts, left, gone) for item in value if _stands_for(item) not in gone]
+        return [_filled(item, texts, left, gone) for item in value if stands_for(item) not in gone]
     return value
-
-
-def _stands_for(value: object) -> str:
-    """Return the name of the block that a value in a document stands for, "" where it stands for itself."""
-    name = value.get(_PLACEHOLDER) if isinstance(value, dict) and len(value) == 1 else ""
-    return name if isinstance(name, str) else ""
 
 
 def _lists(path: ValuePath) -> list[tuple[ValuePath, int]]:

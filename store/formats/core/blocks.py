@@ -108,6 +108,12 @@ def _lift(value: object, path: ValuePath, name: str, decode: Decode | None, lift
     return value
 
 
+def stands_for(value: object) -> str:
+    """Return the name of the block that a value in a document stands for, "" where it stands for itself."""
+    name = value.get("$block") if isinstance(value, dict) and len(value) == 1 else ""
+    return name if isinstance(name, str) else ""
+
+
 def _decoded(text: str, decode: Decode | None) -> tuple[str, Literal["json", "base64"]]:
     if decode is not None and (plain := decode(text)) is not None:
         return plain, "base64"

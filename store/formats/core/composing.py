@@ -8,7 +8,7 @@ in ``?`` is left out where it would say nothing.
 import json
 import os
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -16,10 +16,7 @@ from store.errors import UsageError
 from store.events.event import Kind
 from store.formats.core.json_view import JsonObject, object_in, place, value_at
 from store.formats.core.lens import Value
-from store.formats.core.splices import check_text
 from store.formats.core.times import in_iso
-
-_MAY_BE_EMPTY = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.CONFIG))
 
 
 class Particulars(Struct, frozen=True):
@@ -62,22 +59,6 @@ class Particulars(Struct, frozen=True):
 
 
 NO_PARTICULARS = Particulars()
-
-
-def check_kind(text: str, kind: Kind, kinds: Collection[Kind], family: str, reason: str = "") -> None:
-    """Raise UsageError for a kind that is none of ``kinds``, for an empty text, and one that is no valid Unicode.
-
-    ``family`` names the records, ``reason`` says why they hold no event of this kind.
-    """
-    if kind not in kinds:
-        # the kinds that people write most come first
-        allowed = [one.word for one in sorted(kinds, key=lambda one: (one is Kind.SYSTEM, one))]
-        others = " or ".join(filter(None, (", ".join(allowed[:-1]), *allowed[-1:])))
-        what = f"write {others}" if others else "add it with the tool that writes these records"
-        told = reason or "its tool writes none"
-        raise UsageError(f"no {kind.word} can be written by hand in {family}: {told}; {what}")
-    if text or kind not in _MAY_BE_EMPTY:
-        check_text(text)
 
 
 Template = JsonObject

@@ -14,11 +14,9 @@ from msgspec import Struct
 
 from store.errors import UsageError
 from store.events.event import ValuePath
-from store.formats.core.blocks import DEEPEST, Decode
+from store.formats.core.blocks import DEEPEST, Decode, stands_for
 from store.formats.core.json_spans import elements, locate, members, spelled_path, text_of
 from store.formats.core.splices import is_spaced, joined, new_member, spell, spell_base64
-
-_PLACEHOLDER = "$block"
 
 
 class Number(Struct, frozen=True):
@@ -145,9 +143,8 @@ class _Revision:
         if name := self._text_of(value):
             start, end = locate(self._payload, self._lifted[name])
             return self._payload[start:end]
-        unknown = value.get(_PLACEHOLDER)
-        if len(value) == 1 and isinstance(unknown, str) and unknown not in self._said:
-            raise UsageError(f"there is no block {unknown!r} for {{{_PLACEHOLDER!r}: …}} to stand for")
+        if (unknown := stands_for(value)) and unknown not in self._said:
+            raise UsageError(f"there is no block {unknown!r} for {{'$block': …}} to stand for")
         return None
 
     def _string(self, text: str, replaced_: bytes | None, decode: Decode | None) -> bytes:
@@ -160,8 +157,8 @@ class _Revision:
 
     def _text_of(self, value: dict[str, object]) -> str:
         """Return the name of the block that ``value`` stands for, "" where it stands for itself."""
-        name = value.get(_PLACEHOLDER)
-        return name if len(value) == 1 and isinstance(name, str) and name in self._lifted else ""
+        name = stands_for(value)
+        return name if name in self._lifted else ""
 
     def _other(self) -> UsageError:
         return UsageError(f"the JSON is not what the record holds at {spelled_path(self._path)}: read it again")
@@ -218,8 +215,7 @@ def _placeholders(value: object) -> set[str]:
     while pending:
         item = pending.pop()
         if isinstance(item, dict):
-            if len(item) == 1 and isinstance(name := item.get(_PLACEHOLDER), str):
-                found.add(name)
+            found.add(stands_for(item))
             pending += item.values()
         elif isinstance(item, list):
             pending += item

@@ -17,7 +17,7 @@ from store.events.usage import Running, Usage
 from store.formats.core import documents
 from store.formats.core.arranging import Arrangement, Holder, outline, wanted_blocks
 from store.formats.core.blocks import MOST_BLOCKS, string_before, within
-from store.formats.core.composing import NO_PARTICULARS, Particulars, check_kind
+from store.formats.core.composing import NO_PARTICULARS, Particulars
 from store.formats.core.documents import new_record
 from store.formats.core.json_spans import locate, spelled_path, text_of
 from store.formats.core.json_view import Decoded, JsonObject, as_text, decode, is_json, is_object, object_in, value_at
@@ -36,9 +36,10 @@ from store.formats.core.lens import (
 )
 from store.formats.core.media import as_data_url, from_numbers
 from store.formats.core.removal import Tree, without_calls
-from store.formats.core.splices import encoded, is_spaced, put, spell, spell_base64, with_members
+from store.formats.core.splices import check_text, encoded, is_spaced, put, spell, spell_base64, with_members
 from store.formats.core.times import FIRST_MILLISECONDS, milliseconds, time_of
 
+_MAY_BE_EMPTY = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT, Kind.CONFIG))
 _has_zone = re.compile(r"(?:Z|[+-]\d\d:?\d\d)$").search
 
 
@@ -365,8 +366,16 @@ class Lens(Holder):
 
     def check_new(self, kind: Kind, text: str) -> None:
         """Raise UsageError for a kind that a person cannot write here, and for a text that says nothing."""
-        family = self.type_name.partition(".")[0] or "a format that convfs does not know"
-        check_kind(text, kind, self.writes, family, self.lacks.get(kind, ""))
+        if kind not in self.writes:
+            # the kinds that people write most come first
+            allowed = [one.word for one in sorted(self.writes, key=lambda one: (one is Kind.SYSTEM, one))]
+            others = " or ".join(filter(None, (", ".join(allowed[:-1]), *allowed[-1:])))
+            what = f"write {others}" if others else "add it with the tool that writes these records"
+            family = self.type_name.partition(".")[0] or "a format that convfs does not know"
+            told = self.lacks.get(kind, "its tool writes none")
+            raise UsageError(f"no {kind.word} can be written by hand in {family}: {told}; {what}")
+        if text or kind not in _MAY_BE_EMPTY:
+            check_text(text)
 
     def compose(
         self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars = NO_PARTICULARS

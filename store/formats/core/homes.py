@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
-from store.formats.core.json_view import as_list, as_object, value_in
+from store.formats.core.json_view import as_text, every, place, value_in
 from store.formats.core.look import read_head
 
 _LARGEST_LIST = 1 << 20
@@ -33,10 +33,11 @@ def first(spelled: Iterable[str], home: Path) -> Path:
 def _existing(spelled: str, home: Path, cwd: Path) -> Iterator[Path]:
     spelled, listed, where = spelled.partition("#")
     if listed:
-        place, _, below = where.partition("/")
+        folders, _, below = where.partition("/")
         files = (read_head(path, _LARGEST_LIST) for path in expanded(spelled, home))
-        folders = (folder for file in files if file for folder in _told(value_in(file, ()), place.split(".")))
-        yield from (path for folder in folders if (path := Path(folder, below)).is_absolute() and path.exists())
+        told = (as_text(one) for file in files if file for _at, one in every(value_in(file, ()), place(folders)))
+        named = (Path(folder, below) for folder in told if "\0" not in folder)
+        yield from (path for path in named if path.is_absolute() and path.exists())
         return
     for path in expanded(spelled.removeprefix(_NEAREST), home):
         if spelled.startswith(_NEAREST):
@@ -49,16 +50,6 @@ def _existing(spelled: str, home: Path, cwd: Path) -> Iterator[Path]:
             yield from (one for one in (path,) if one.exists())
         elif root.is_dir():
             yield from sorted(root.glob(str(path.relative_to(root))))
-
-
-def _told(value: object, steps: Sequence[str]) -> Iterator[str]:
-    """Yield the texts at a place, of which a step with ``[]`` behind it leads to all that is in a list."""
-    if not steps:
-        yield from (value,) if isinstance(value, str) and "\0" not in value else ()
-        return
-    held = as_object(value).get(steps[0].removesuffix("[]"))
-    for one in as_list(held) if steps[0].endswith("[]") else (held,):
-        yield from _told(one, steps[1:])
 
 
 def expanded(spelled: str, home: Path) -> Iterator[Path]:

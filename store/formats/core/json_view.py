@@ -12,7 +12,7 @@ import json
 import math
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import islice
 from typing import TypeGuard
@@ -187,6 +187,32 @@ def value_in(document: bytes, path: ValuePath) -> object:
 def place(spelled: str) -> ValuePath:
     """Return a place as the path of a value: ``a.0.b`` is ``("a", 0, "b")``; "." or "" is the value itself."""
     return tuple(int(step) if step.isdecimal() else step for step in spelled.split(".") if step)
+
+
+SEVERAL = ("[]", "{}")
+"""The ends of a step that leads to all elements of a list, or all members of an object."""
+
+
+def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
+    """Yield the value at a path, or those to which its steps lead, with where each stands below ``at``."""
+    plain = next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
+    value, at = value_at(value, path[:plain]), (*at, *path[:plain])
+    if plain is None:
+        yield at, value
+        return
+    spelled, further = str(path[plain]), path[plain + 1 :]
+    key, _equals, wanted = spelled.partition("=")
+    found: Iterable[tuple[str | int, object]]
+    if spelled.endswith(SEVERAL):
+        at = (*at, *(holder := place(spelled[:-2])))
+        held = value_at(value, holder)
+        found = held.items() if is_object(held) else enumerate(as_list(held))
+    elif key:
+        found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted]
+    else:
+        found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
+    for where, one in found:
+        yield from every(one, further, (*at, where))
 
 
 _literals = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).finditer

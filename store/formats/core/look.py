@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import DamageError, UsageError
+from store.errors import DamageError, NotFound, UsageError
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.json_beginning import completed
 from store.formats.core.json_view import BYTE_ORDER_MARK, JsonObject, decode, is_object
@@ -42,11 +42,11 @@ def read_document(path: Path) -> bytes:
 
 def read_by_hash(
     paths: Iterable[Path], digest: bytes, what: str, content_of: Callable[[BinaryIO, Path], bytes]
-) -> bytes | None:
-    """Return the content whose SHA-256 is ``digest``, of the first of ``paths`` that is there; None where none is.
+) -> bytes:
+    """Return the content whose SHA-256 is ``digest``, of the first of ``paths`` that is there; ``what`` it is.
 
-    ``content_of`` reads an opened file. Raises DamageError, which calls the file ``what``, where that fails, and where
-    a file holds other content.
+    ``content_of`` reads an opened file. Raises NotFound where there is none, and DamageError where one cannot be read,
+    or holds other content.
     """
     # imported here, as every process that opens a store has this module, and OpenSSL takes milliseconds to load
     from hashlib import sha256
@@ -62,7 +62,7 @@ def read_by_hash(
         if sha256(content).digest() != digest:
             raise DamageError(f"{what} {path} is not what its name says; restore it or drop the reference")
         return content
-    return None
+    raise NotFound(f"{what} {digest.hex()} is not there; the conversation refers to it")
 
 
 def read_head(path: Path, size: int = HEAD_SIZE, *, from_end: bool = False) -> bytes | None:

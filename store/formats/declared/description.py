@@ -5,7 +5,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec import Struct
 from store import typed
 from store.errors import UsageError
 from store.events.event import Kind, ValuePath
-from store.formats.core.json_view import as_list, as_object, is_object, place, value_at
+from store.formats.core.json_view import place, value_at
 
 Condition = dict[str, str | int | bool | list[str]]
 
@@ -301,32 +301,6 @@ def listed(spelled: str | list[str]) -> list[str]:
 def places(spelled: str | list[str]) -> tuple[ValuePath, ...]:
     """Return one or several places."""
     return tuple(map(place, listed(spelled)))
-
-
-SEVERAL = ("[]", "{}")
-"""The ends of a step that leads to all elements of a list, or all members of an object."""
-
-
-def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
-    """Yield the value at a path, or those to which its steps lead, with where each stands below ``at``."""
-    plain = next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
-    value, at = value_at(value, path[:plain]), (*at, *path[:plain])
-    if plain is None:
-        yield at, value
-        return
-    spelled, further = str(path[plain]), path[plain + 1 :]
-    key, _equals, wanted = spelled.partition("=")
-    found: Iterable[tuple[str | int, object]]
-    if spelled.endswith(SEVERAL):
-        at = (*at, *(holder := place(spelled[:-2])))
-        held = value_at(value, holder)
-        found = held.items() if is_object(held) else enumerate(as_list(held))
-    elif key:
-        found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted]
-    else:
-        found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
-    for where, one in found:
-        yield from every(one, further, (*at, where))
 
 
 Read = Callable[[object], object]

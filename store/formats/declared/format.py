@@ -10,11 +10,11 @@ from urllib.parse import unquote, urlsplit
 from store.events.event import Kind, ValuePath
 from store.formats.core.format import About, Format, Resuming, Source, Span, Titled, first_line, last_part, line_spans
 from store.formats.core.json_cuts import choice_of, cut_spans, steps_of
-from store.formats.core.json_view import as_text, decode, is_object, object_in, place, value_at
+from store.formats.core.json_view import as_text, decode, every, is_object, object_in, place, value_at
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look, read_head
 from store.formats.core.times import time_of
-from store.formats.declared.description import Description, Fits, every, listed
+from store.formats.declared.description import Description, Fits, listed
 from store.formats.declared.lens import DeclaredLens, titles_in, usage_of
 
 _LOOKED_AT = 20

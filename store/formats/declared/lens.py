@@ -27,10 +27,12 @@ from store.formats.core.composing import Particulars, filled, recorded
 from store.formats.core.documents import new_record
 from store.formats.core.editing import OTHER, JsonLens, Twins
 from store.formats.core.json_view import (
+    SEVERAL,
     JsonObject,
     as_list,
     as_object,
     as_text,
+    every,
     first_texts,
     has_sentence,
     is_object,
@@ -46,7 +48,6 @@ from store.formats.core.token_counts import amount, counted
 from store.formats.core.twins import copies
 from store.formats.declared.description import (
     KINDS,
-    SEVERAL,
     Call,
     Description,
     Fits,
@@ -56,7 +57,6 @@ from store.formats.declared.description import (
     Spent,
     Test,
     View,
-    every,
     listed,
     places,
     reader,

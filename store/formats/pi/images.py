@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from store.errors import NotFound
 from store.events.event import ValuePath
 from store.formats.core.budget import Budget, size_on_disk
 from store.formats.core.format import ExternalBlob
@@ -51,13 +50,9 @@ def referenced_blobs(session: Path, payload: bytes) -> Iterator[ExternalBlob]:
 
 def read_blob(session: Path, digest: bytes) -> bytes:
     """Return a verified blob from the ``blobs`` nearest above a session. Raises NotFound and DamageError."""
-    name = digest.hex()
-    paths = (folder / BLOBS / name for folder in session.absolute().parents[:_HIGHEST])
+    paths = (folder / BLOBS / digest.hex() for folder in session.absolute().parents[:_HIGHEST])
     # of a file with holes no more than it has on the disk
-    found = read_by_hash(paths, digest, "the image", lambda file, path: Budget(path, size_on_disk(file)).whole(file))
-    if found is None:
-        raise NotFound(f"the image blob:sha256:{name} is in no blobs/ above {session}; the conversation refers to it")
-    return found
+    return read_by_hash(paths, digest, "the image", lambda file, path: Budget(path, size_on_disk(file)).whole(file))
 
 
 _SHORTEST = 1024
