@@ -383,14 +383,14 @@ class Store:
     def rest(self) -> None:
         """Give memory back that was taken for work which is done; it may take some hundredths of a second.
 
-        What is remembered for those who ask stays.
+        What is remembered for those who ask goes, too: they have not asked for a while, and it is soon read again.
         """
         self.files.index.db.shrink()
         for name in _DERIVED:
             if name in vars(self):
                 vars(self)[name].shrink()
-        self.blobs.forget_aside()
-        self.records.forget_rows_aside()
+        self.blobs.forget()
+        self.records.shrink()
         zstd.let_go()
         gc.collect()
         # imported here, as only daemons come here

@@ -442,6 +442,10 @@ class Texts(PerConversation):
             self._held = 0
             self._last = _NOTHING
 
+    def shrink(self) -> None:
+        super().shrink()
+        self.forget()
+
     def _open(self, *, anew: bool) -> Database:
         self.forget()
         self._bytes = self._merged = _UNKNOWN

@@ -1,12 +1,35 @@
 """All calls that a daemon answers.
 
-A command imports the subject that it needs, and starts sooner without the others.
+A command imports the subject that it needs, and starts sooner without the others. So does a daemon of the largest ones,
+which are not asked for much.
 """
 
 from fusefs.daemon.operations import SHOWN
+from store.service.call import Late, Table
 from store.service.exchange import EXCHANGE
 from store.service.operations import OPERATIONS
-from store.service.transfers import TRANSFERS
-from store.service.upkeep import UPKEEP
 
-ALL_OPERATIONS = (*OPERATIONS, *TRANSFERS, *UPKEEP, *EXCHANGE, *SHOWN)
+
+def _transfers() -> Table:
+    from store.service.transfers import TRANSFERS
+
+    return TRANSFERS
+
+
+def _upkeep() -> Table:
+    from store.service.upkeep import UPKEEP
+
+    return UPKEEP
+
+
+_LATE = {
+    _transfers: (260, 261, 267, 268, 306, 307, 310, 311, 490),
+    _upkeep: (400, 401, 410, 450, 451, 460, 470, 471),
+}
+
+ALL_OPERATIONS = (
+    *OPERATIONS,
+    *EXCHANGE,
+    *SHOWN,
+    *(Late(number, load) for load, numbers in _LATE.items() for number in numbers),
+)

@@ -500,10 +500,6 @@ class Resolver:
     def forget(self) -> None:
         """Drop everything that was read so far."""
         self._shared = Shelf(self._source, self._cache_bytes)
-        self.forget_aside()
-
-    def forget_aside(self) -> None:
-        """Drop what is kept for threads that are sparing."""
         self._aside = Shelf(self._source, min(self._cache_bytes, _ASIDE_BYTES))
 
     def _find(self, digest: Hash) -> tuple[OpenRecord, int]:

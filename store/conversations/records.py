@@ -315,12 +315,12 @@ class Records:
 
     def forget_rows(self) -> None:
         """Forget all rows: they may be others now."""
-        self._shared.clear()
-        self._aside.clear()
+        self.shrink()
         self._sums.clear()
 
-    def forget_rows_aside(self) -> None:
-        """Forget the rows that are remembered for threads that are sparing."""
+    def shrink(self) -> None:
+        """Give back the memory of rows; what they sum up to stays known, as that takes long to add up again."""
+        self._shared.clear()
         self._aside.clear()
 
     def are_near(self, head: int, most: int) -> bool:

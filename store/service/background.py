@@ -26,8 +26,8 @@ from store.events.conversation import Change
 from store.filing import WORTH_RECORDS, Filing
 from store.ids import now_ms
 from store.retention.pruner import RuleJob
+from store.service.jobs import ArchivingJob, Collecting, SealingJob, SpaceSealingJob
 from store.service.naming import Names
-from store.service.upkeep import ArchivingJob, Collecting, SealingJob, SpaceSealingJob
 from store.store import Store
 from store.upkeep.idle import Abreast, Idle
 

@@ -142,6 +142,10 @@ class Call(Generic[P, Item, T]):
         params = self.params(*args, **kwargs)
         return Invocation(self.number, 0, json.encode(params), self.read, self._repeats, call=self, params=params)
 
+    def loaded(self) -> Call[P, Item, T]:
+        """Return itself, as :meth:`Late.loaded` does."""
+        return self
+
     @functools.cached_property
     def params(self) -> type[Struct]:
         """The type of its requests."""
@@ -228,7 +232,10 @@ class Pages(Call[P, Page, Page]):
         return cast("Page", [one for page in pages for one in page])
 
 
-class Table(list[Call[Any, Any, Any]]):
+AnyCall = Call[Any, Any, Any]
+
+
+class Table(list[AnyCall]):
     """Calls of one subject. ``how`` is ``brief``, ``progress`` or ``repeats``, as of :class:`Call`."""
 
     def method(
@@ -264,6 +271,17 @@ class Table(list[Call[Any, Any, Any]]):
     def _add(self, call: C) -> C:
         self.append(call)
         return call
+
+
+class Late(Struct, frozen=True):
+    """A call of a subject that takes long to load, and much memory: ``load`` does it, once the call is made."""
+
+    number: int
+    load: Callable[[], Table]
+
+    def loaded(self) -> AnyCall:
+        """Return the call itself."""
+        return next(call for call in self.load() if call.number == self.number)
 
 
 def _of(part: Callable[[Store], object], method: Callable[..., T]) -> Callable[..., T]:

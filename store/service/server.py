@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
@@ -28,7 +28,7 @@ from store.errors import Conflict, ConvfsError, UsageError
 from store.events.conversation import Change
 from store.service import address
 from store.service.background import filing, in_background, measuring, naming
-from store.service.call import Call, Holder
+from store.service.call import AnyCall, Call, Holder, Late
 from store.service.calls import CALLS, add_text, watch
 from store.service.hub import MOST_CONNECTIONS, Hub, Joined, Link, Returns
 from store.service.operations import stop
@@ -41,7 +41,6 @@ _MOST_AT_ONCE = 1000
 _LISTENING = Change(0, False)
 """The first change that a watcher is told: from now on none is missed."""
 
-AnyCall = Call[Any, Any, Any]
 
 
 class _Watcher:
@@ -130,7 +129,7 @@ _MOST_JOINED = 64 << 10
 class Operating:
     """Does calls for the connections of a hub."""
 
-    def __init__(self, holder: Holder, calls: Mapping[int, AnyCall], watchers: Watchers) -> None:
+    def __init__(self, holder: Holder, calls: dict[int, AnyCall | Late], watchers: Watchers) -> None:
         self._holder = holder
         self._calls = calls
         self._watchers = watchers
@@ -147,7 +146,8 @@ class Operating:
 
     async def perform(self, hub: Hub, link: Link, request: Request) -> None:
         """Carry out a request, and answer it."""
-        call = self._calls[request.number]
+        known = self._calls[request.number]
+        call = known if isinstance(known, Call) else await self._loaded(known)
         try:
             if call is watch:
                 await self._watchers.watch(hub, link, request)
@@ -162,6 +162,12 @@ class Operating:
         if call is stop and self._holder.stop:
             # Not before: it may end this service at once.
             self._holder.stop()
+
+    async def _loaded(self, late: Late) -> AnyCall:
+        # in a thread: the loop goes on meanwhile
+        call = await trio.to_thread.run_sync(late.loaded, limiter=self._threads)
+        self._calls[late.number] = call
+        return call
 
     async def _run(self, call: AnyCall, params: Struct, hub: Hub, link: Link, request: Request) -> object:
         encode = call.item.encode
@@ -210,7 +216,7 @@ class Service(Struct, frozen=True):
     """
 
     store: Store
-    operations: Iterable[AnyCall]
+    operations: Iterable[AnyCall | Late]
     mountpoint: str = ""
     stop: Callable[[], None] | None = None
     socket: Path | None = None
@@ -253,7 +259,7 @@ async def serve(service: Service, *, task_status: trio.TaskStatus[Listening] = t
         if not store.files.read_only:
             address.note(store.root, store.files.directory, path, place.tcp)
             stack.callback(address.note, store.root, store.files.directory)
-        calls = {call.number: call for call in (*service.operations, *CALLS)}
+        calls: dict[int, AnyCall | Late] = {call.number: call for call in (*service.operations, *CALLS)}
         holder = Holder(store, service.mountpoint, str(path), service.stop)
         if not store.files.read_only:
             stack.enter_context(naming(store))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Generator, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.disk.file_header import Damage
 from store.disk.head_format import Dropped, HeadFrame
 from store.settings import Remote
-from store.shared.archive import Archive
-from store.shared.replica import Replica
+
+if TYPE_CHECKING:
+    from store.shared.replica import Replica
 
 _HOUR_SECONDS = 3600.0
 
@@ -57,6 +58,9 @@ class Archiving:
         Then leave out the contents that were dropped, ``drops`` are all that ever were, where that is ``least_part`` of
         a segment. Pauses after each segment. Raises StoreFailed, DamageError.
         """
+        # imported here, as most stores are of no space
+        from store.shared.archive import Archive
+
         replica = self._replica
         space, _packs = replica.connected()
         if replica.member.only_follows or not replica.administers:

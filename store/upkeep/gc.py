@@ -42,7 +42,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, structs
 
@@ -77,17 +77,17 @@ from store.index.database import Database
 from store.index.index import Index
 from store.index.views import Run
 from store.paths import GC_INDEX
-from store.shared.replica import Replica
 from store.upkeep import roots
-from store.upkeep.archiving import Archived, Archiving, Drop, drops_in
+from store.upkeep.archiving import Archived, Drop, drops_in
 from store.upkeep.copying import Copy
 from store.upkeep.reachable import Reachable
 from store.upkeep.rewrite import Rewriting, told
 from store.upkeep.roots import LiveTurns, TurnRuns
 from store.upkeep.sealer import Sealer
-from store.upkeep.space_sealer import LEASE as SEAL
-from store.upkeep.space_sealer import SpaceSealer
-from store.upkeep.thinning import Thinning
+
+if TYPE_CHECKING:
+    from store.shared.replica import Replica
+    from store.upkeep.archiving import Archiving
 
 _AT_ONCE = 16_384
 """The number of records that are overwritten at a time while commits wait."""
@@ -620,8 +620,12 @@ class Collector:
 
         Returns how many bytes that has freed and, if another machine replaces packs just now, its number.
         """
+        # imported here, as most stores are of no space
+        from store.upkeep.space_sealer import LEASE, SpaceSealer
+        from store.upkeep.thinning import Thinning
+
         records = replica.connected()[0].records
-        with replica.leases.held(records, SEAL, wait=not grace_seconds) as other:
+        with replica.leases.held(records, LEASE, wait=not grace_seconds) as other:
             if other:
                 return 0, other
             thinning = Thinning(replica, self._intake, upto)

@@ -9,7 +9,7 @@ import pytest
 from store.conversations.contexts import Append
 from store.retention.pruner import delete
 from store.service.background import in_background
-from store.service.upkeep import Collecting
+from store.service.jobs import Collecting
 from store.store import Store
 from store.upkeep.idle import Idle
 
@@ -100,7 +100,7 @@ def test_it_can_be_turned_off(store: Store) -> None:
 
 
 def test_it_gives_way_to_who_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.service.upkeep.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("store.service.jobs.SLICE_SECONDS", 0.0)
     job = Collecting(store)
     assert job.step()
     alone = store.rewriting.alone
@@ -108,7 +108,7 @@ def test_it_gives_way_to_who_waits(store: Store, monkeypatch: pytest.MonkeyPatch
     next(job._steps)
     assert not alone.acquire(blocking=False)
     monkeypatch.setattr(type(alone), "wanted", property(lambda _self: True))
-    monkeypatch.setattr("store.service.upkeep.SLICE_SECONDS", 10.0)
+    monkeypatch.setattr("store.service.jobs.SLICE_SECONDS", 10.0)
     assert not job.step()
     with alone:
         pass

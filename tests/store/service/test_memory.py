@@ -141,6 +141,29 @@ def test_a_store_at_rest_goes_on(memory_path: Path) -> None:
         assert len(rested) == 2
 
 
+def test_a_store_at_rest_remembers_little(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 1, 4000, "")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        while store.texts.step():
+            pass
+        head = store.writer.head(1).tip
+
+        def read() -> None:
+            store.blobs.forget()
+            store.records.forget_rows()
+            rows = store.records.rows(head)[:]
+            assert sum(1 for _row, text in store.texts.files_of(rows) if text) == 4000
+            assert all(store.contents.payload(row.turn) for row in rows)
+
+        def read_and_rest() -> None:
+            read()
+            store.rest()
+
+        read_and_rest()
+        assert 4 * grown(read_and_rest) < grown(read)
+
+
 def talked_and_read(mount: Mounted, client: Client, number: int) -> None:
     """Append to new conversations one by one, and read them: as files, as transcripts, with grep."""
     for one in range(CONVERSATIONS):

@@ -122,12 +122,15 @@ def test_every_flag_of_a_message_is_listed() -> None:
         assert kind.known == sum(map(int, taken))
 
 
+OURS = {call.number: call for call in (*(one.loaded() for one in ALL_OPERATIONS), *CALLS)}
+
+
 def test_every_message_of_ours_is_listed_with_its_parameters() -> None:
     listed = {
         int(number): set(re.findall(r"`(\w+)`", parameters))
         for number, _what, parameters, *_ in rows("| number | what it does | parameters | items | result |")
     }
-    assert listed == {call.number: set(call.params.__struct_encode_fields__) for call in (*ALL_OPERATIONS, *CALLS)}
+    assert listed == {number: set(call.params.__struct_encode_fields__) for number, call in OURS.items()}
     assert all(f"`{field}`" in DOC for field in Change.__struct_fields__)
 
 
@@ -152,12 +155,11 @@ def same(payload: bytes, form: Form) -> bool:
 
 def test_every_message_of_ours_is_shown_both_ways() -> None:
     shown = exchanges()
-    calls = {call.number: call for call in (*ALL_OPERATIONS, *CALLS)}
-    assert set(shown) == set(calls)
+    assert set(shown) == set(OURS)
     for number, sent in shown.items():
         assert {frame.msg_type for _, frame in sent} == {number}
         assert [way for way, _ in sent] == [">"] + ["<"] * (len(sent) - 1)
-        call, (_, request), answers = calls[number], sent[0], [frame for _, frame in sent[1:]]
+        call, (_, request), answers = OURS[number], sent[0], [frame for _, frame in sent[1:]]
         assert request.flags == 0
         assert same(request.payload, form_of(call.params))
         # who watches is told of changes until the connection ends

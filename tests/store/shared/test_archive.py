@@ -16,7 +16,7 @@ from fusefs.cli.main import main
 from store import paths
 from store.errors import DamageError, Unreachable
 from store.retention.pruner import delete
-from store.service.upkeep import ArchivingJob
+from store.service.jobs import ArchivingJob
 from store.settings import Remote
 from store.shared import archive as module
 from store.shared import packs, remote

@@ -10,7 +10,8 @@ from store.redaction.clearing import clear
 from store.redaction.proof import prove
 from store.redaction.secrets import Secrets
 from store.retention.pruner import delete
-from store.service.upkeep import _cleared, _uncollected
+from store.service import jobs
+from store.service.upkeep import _uncollected
 from store.shared import generations, packs, remote
 from store.shared.packs import records_of
 from store.store import Store
@@ -27,7 +28,7 @@ KNOWN = b"the plan of the yellow submarine"
 def cleared(store: Store, *, grace_seconds: float = 0) -> Collected:
     """Collect as ``convfs gc`` does, or with some grace as a daemon."""
     least = 0 if not grace_seconds else 0.25
-    steps = _cleared(
+    steps = jobs.cleared(
         store, store.collector.steps(grace_seconds=grace_seconds, least_part=least, dry_run=False, wait=False)
     )
     while True:

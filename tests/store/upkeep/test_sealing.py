@@ -16,7 +16,7 @@ from store.ids import Hash, hash_bytes
 from store.paths import REWRITTEN
 from store.service import upkeep
 from store.service.call import Holder
-from store.service.upkeep import SealingJob
+from store.service.jobs import SealingJob
 from store.store import Store
 from store.upkeep.fsck import fsck
 from store.upkeep.sealer import Sealed, reading_order
