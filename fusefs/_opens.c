@@ -1,4 +1,5 @@
-/* Answers to OPEN and RELEASE of files and directories that the kernel has in its page cache, without Python.
+/* Answers to OPEN and RELEASE of files and directories that the kernel has in its page cache, and to what ends the
+ * listing of any directory, without Python.
  *
  * pyfuse3 has libfuse read each request (fuse_session_receive_buf). Here stands a function of that name which pyfuse3
  * finds first, as this module is loaded before it, for all to see. Opens.turn, which is called where the mount waits
@@ -33,7 +34,7 @@
 #endif
 
 /* The number of what Python finds here: one more with every change of that. */
-#define INTERFACE 5
+#define INTERFACE 6
 /* The largest request that libfuse asks for: 256 pages to be written, and their header. */
 #define REQUEST_BYTES ((256 + 1) * 4096)
 /* Numbers of open files from here on are given here, and lower ones in Python. */
@@ -44,6 +45,8 @@
 #define SHARED_NS 10000
 /* The most opens of watched files that Python is told of at once. */
 #define MOST_READ 256
+/* The most released directories that Python is told of at once. */
+#define MOST_RELEASED 256
 
 /* Leads the names of the attributes that say who may do what. No file here has any. */
 #define ACCESS_LIST "system.posix_acl_"
@@ -189,6 +192,9 @@ typedef struct {
     struct table listed;  /* directories that may be opened: until when */
     struct table open;    /* inodes that are open: how often */
     struct table handles; /* open files: their inodes */
+    struct table ended;   /* open directories of Python, of which nothing is left to be read from some position on */
+    uint64_t released[MOST_RELEASED]; /* those that were released here */
+    size_t released_count;
     uint64_t next_handle;
     uint64_t answered;    /* opens of files */
     uint64_t answered_directories;
@@ -416,11 +422,28 @@ answer(Opens *self, int fd, size_t size)
         }
         break;
     }
+    case FUSE_READDIR:
+    case FUSE_READDIRPLUS: {
+        const struct fuse_read_in *asked = body;
+        if (size < sizeof *in + sizeof *asked || !table_has(&self->ended, asked->fh) ||
+            asked->offset != *table_get(&self->ended, asked->fh))
+            return 0;
+        break;
+    }
     case FUSE_FLUSH: /* asked by kernels that do not know FOPEN_NOFLUSH */
     case FUSE_RELEASEDIR:
     case FUSE_RELEASE: {
         const uint64_t *handle = body; /* first in both */
-        if (size < sizeof *in + sizeof *handle || !table_has(&self->handles, *handle))
+        if (size < sizeof *in + sizeof *handle)
+            return 0;
+        if (in->opcode == FUSE_RELEASEDIR && table_has(&self->ended, *handle)) {
+            table_drop(&self->ended, *handle);
+            if (self->released_count == MOST_RELEASED)
+                return 0;
+            self->released[self->released_count++] = *handle;
+            break;
+        }
+        if (!table_has(&self->handles, *handle))
             return 0;
         if (in->opcode != FUSE_FLUSH)
             close_one(self, *handle);
@@ -639,6 +662,37 @@ opens_keep_listing(Opens *self, PyObject *argument)
 }
 
 static PyObject *
+opens_ended(Opens *self, PyObject *arguments)
+{
+    unsigned long long handle, position;
+
+    if (!PyArg_ParseTuple(arguments, "KK", &handle, &position))
+        return NULL;
+    if (handle != 0 && table_put(&self->ended, handle) == 0)
+        *table_get(&self->ended, handle) = position;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+opens_released(Opens *self, PyObject *Py_UNUSED(ignored))
+{
+    PyObject *found = PyList_New((Py_ssize_t)self->released_count);
+
+    if (found == NULL)
+        return NULL;
+    for (size_t at = 0; at < self->released_count; at++) {
+        PyObject *one = PyLong_FromUnsignedLongLong(self->released[at]);
+        if (one == NULL) {
+            Py_DECREF(found);
+            return NULL;
+        }
+        PyList_SET_ITEM(found, (Py_ssize_t)at, one);
+    }
+    self->released_count = 0;
+    return found;
+}
+
+static PyObject *
 opens_turn(Opens *self, PyObject *arguments)
 {
     int fd, result;
@@ -669,7 +723,7 @@ opens_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
     self->request = malloc(REQUEST_BYTES);
     if (self->request == NULL || table_make(&self->known, 1 << 10, 0) < 0 ||
         table_make(&self->watched, 1 << 8, 1) < 0 || table_make(&self->listed, 1 << 8, 1) < 0 ||
-        table_make(&self->open, 1 << 4, 1) < 0 || table_make(&self->handles, 1 << 4, 1) < 0) {
+        table_make(&self->ended, 1 << 4, 1) < 0 || table_make(&self->open, 1 << 4, 1) < 0 || table_make(&self->handles, 1 << 4, 1) < 0) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
@@ -685,6 +739,7 @@ opens_dealloc(Opens *self)
     table_free(&self->known);
     table_free(&self->watched);
     table_free(&self->listed);
+    table_free(&self->ended);
     table_free(&self->open);
     table_free(&self->handles);
     free(self->request);
@@ -722,6 +777,8 @@ static PyMethodDef methods[] = {
     {"adopt", (PyCFunction)opens_adopt, METH_O, NULL},
     {"names_only", (PyCFunction)opens_names_only, METH_O, NULL},
     {"keep_listing", (PyCFunction)opens_keep_listing, METH_O, NULL},
+    {"ended", (PyCFunction)opens_ended, METH_VARARGS, NULL},
+    {"released", (PyCFunction)opens_released, METH_NOARGS, NULL},
     {"turn", (PyCFunction)opens_turn, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

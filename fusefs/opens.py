@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Protocol
 
-_INTERFACE = 5
+_INTERFACE = 6
 REQUEST = 1
 """The result of :meth:`Answered.turn` if a request waits to be received,"""
 BUSY = 2
@@ -63,6 +63,12 @@ class Opens(Protocol):
 
     def keep_listing(self, handle: int) -> None:
         """Let the kernel keep what it lists of a directory, when Python answers next that it is open as ``handle``."""
+
+    def ended(self, handle: int, position: int) -> None:
+        """Have an open directory of Python read from ``position`` on, where nothing is left, and released."""
+
+    def released(self) -> list[int]:
+        """Return the handles of such directories that were released since this was last asked."""
 
     def names_only(self, wanted: bool) -> bool:
         """Say whether entries put into a listing from now on name a file and tell no more; return whether they do.
@@ -125,6 +131,12 @@ class AllAsked:
 
     def keep_listing(self, handle: int) -> None:
         pass
+
+    def ended(self, handle: int, position: int) -> None:
+        pass
+
+    def released(self) -> list[int]:
+        return []
 
     def names_only(self, wanted: bool) -> bool:
         return False

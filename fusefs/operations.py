@@ -234,6 +234,8 @@ class Operations(pyfuse3.Operations):
         if not isinstance(node, Directory):
             raise FUSEError(errno.ENOTDIR)
         listed = node.opened()
+        for released in self.tree.opens.released():
+            del self._directories[released]
         handle = next(self._numbers)
         self._directories[handle] = OpenDirectory(listed)
         if seconds := self._kept_seconds(node):
@@ -270,8 +272,11 @@ class Operations(pyfuse3.Operations):
         try:
             self._reply(opened, token, chain(waiting, opened.entries))
             node = opened.node
-            if opened.waiting is None and not (isinstance(node, EventsDirectory) and node.view.rows.unsure):
-                self.tree.listed(node.ino, fh)
+            if opened.waiting is None:
+                if not (isinstance(node, EventsDirectory) and node.view.rows.unsure):
+                    self.tree.listed(node.ino, fh)
+                if not opened.names_only:
+                    self.tree.opens.ended(fh, opened.position)
         except Later:
             # the replies so far must go out, since they were counted; the rest is listed anew
             opened.position, reached = -1, opened.position

@@ -350,6 +350,36 @@ def test_a_directory_is_kept_from_its_first_listing_on(store_path: Path, in_c: b
         assert (written(mount) - before < EVENTS * 100) == in_c
 
 
+def test_a_directory_that_was_read_to_its_end_is_read_again(talk: Mounted) -> None:
+    """Whoever rewinds, or seeks, after the end of a listing has the same entries again, and what came meanwhile."""
+    script = (
+        "import ctypes, sys\n"
+        "c = ctypes.CDLL(None, use_errno=True)\n"
+        "c.opendir.restype = ctypes.c_void_p; c.readdir.restype = ctypes.c_void_p; c.telldir.restype = ctypes.c_long\n"
+        "c.seekdir.argtypes = [ctypes.c_void_p, ctypes.c_long]\n"
+        "for name in ('readdir', 'telldir', 'rewinddir', 'closedir'): getattr(c, name).argtypes = [ctypes.c_void_p]\n"
+        "def read(at):\n"
+        "    while entry := c.readdir(at): yield ctypes.string_at(entry + 19).decode()\n"
+        "at = c.opendir(sys.argv[1].encode())\n"
+        "third = [next(read(at)) for _ in range(3)] and c.telldir(at)\n"
+        "rest = sorted(read(at)); again = [*read(at)]\n"
+        "c.seekdir(at, third); sought = sorted(read(at))\n"
+        "open(sys.argv[1] + '/notes.txt', 'w').write('scratch')\n"
+        "c.rewinddir(at); all_ = set(read(at)); c.closedir(at)\n"
+        "print(len(rest), again, sought == rest, set(rest) < all_, 'notes.txt' in all_)"
+    )
+    for directory, left in ((f"{TALK}/events", EVENTS - 1), (TALK, 4)):
+        for _ in range(3):
+            shown = talk.run(sys.executable, "-c", script, directory).stdout
+            assert shown == f"{left} [] True True True\n"
+            talk.shell(f"rm {directory}/notes.txt")
+    held = [os.open(talk.root / TALK, os.O_RDONLY) for _ in range(600)]
+    assert {len(os.listdir(each)) for each in held} == {5}
+    for each in held:
+        os.close(each)
+    assert len(listed(talk, TALK)) == 5
+
+
 @pytest.mark.parametrize("directory", ["conversations", "transcripts"])
 def test_projects_are_listed_without_asking_for_a_moment(talk: Mounted, directory: str, in_c: bool) -> None:
     listing = (
