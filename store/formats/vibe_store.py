@@ -519,6 +519,8 @@ class _Changed:
         self._stored = stored
         self._contents: dict[int, list[object]] = {}
         """The contents of messages that change, by their positions, with ``_GONE`` for the parts that go."""
+        self._taken_from: set[int] = set()
+        """The positions of messages from which something goes: with all that they had, these go, too."""
         entries = [object_in(entry) for entry in stored.entries]
         matches = _matches(entries, stored.messages)
         now = {("entry" in line, line.get("at")): line for line in lines}
@@ -543,7 +545,7 @@ class _Changed:
         for at, content in self._contents.items():
             held, kept = self._stored.messages[at], [part for part in content if part is not _GONE]
             message = {**as_object(held.get("message")), "content": kept}
-            found[at] = Raw(_canonical({**held, "message": message})) if kept else None
+            found[at] = Raw(_canonical({**held, "message": message})) if kept or at not in self._taken_from else None
         return found
 
     def _content(self, at: int) -> list[object]:
@@ -551,6 +553,7 @@ class _Changed:
 
     def _take(self, at: int, parts: Iterable[int]) -> None:
         content = self._content(at)
+        self._taken_from.add(at)
         for part in parts:
             content[part] = _GONE
 

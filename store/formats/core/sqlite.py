@@ -239,11 +239,15 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
 
 def limit(database: sqlite3.Connection, size: int) -> None:
     """Keep a database of ``size`` bytes from running code for long; a cell over 256 MiB is a sqlite3.DataError."""
-    database.execute("PRAGMA trusted_schema = OFF")
     database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_WHOLE)
     steps = _LEAST_STEPS + size * _STEPS_A_BYTE
     left = iter(range(steps // _STEPS_AT_ONCE))
     database.set_progress_handler(lambda: next(left, None) is None, _STEPS_AT_ONCE)
+    with suppress(sqlite3.DatabaseError):
+        # SQLite before 3.41 takes no index over json_extract() from a schema that it is told not to trust; to learn of
+        # it runs none. What is wrong will be told to the one who reads
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 0")
+    database.execute("PRAGMA trusted_schema = OFF")
 
 
 def _plain_reading(action: int, _one: str | None, _two: str | None, _database: str | None, source: str | None) -> int:
