@@ -9,8 +9,9 @@ change waits there with a state that others may see: the one that they see, too,
 Requests of a conversation that come after a change of it are answered after it (``pending``), as are those that come
 while something is committed to it. All others are answered at once.
 
-A store of its own waits for its disk alone, where handing over would cost more than it gains: ``needed`` is False, and
-the loop makes the changes itself.
+A commit of a store of its own waits for the disk alone, mostly, and handing it over would cost more than it gains: the
+loop makes such changes itself. But a redaction holds up commits for seconds, and so do journals that are full; what is
+changed then the thread makes, too (``needed``).
 """
 
 import queue
@@ -62,8 +63,8 @@ class StandIn:
     """Makes the changes of one mount. All methods but :meth:`from_thread` and :meth:`soon` are the loop's."""
 
     def __init__(self, tree: Tree, programs: Programs) -> None:
-        self.needed = False
-        """True while the loop runs, if it is to be spared waiting."""
+        self._begun = False
+        """True while the loop runs."""
         self._tree = tree
         self._programs = programs
         self.pending: dict[int, Work[None]] = {}
@@ -82,16 +83,24 @@ class StandIn:
     def start(self) -> None:
         """Begin; called in the loop that answers requests."""
         self._token = trio.lowlevel.current_trio_token()
-        self.needed = self._tree.store.writer.order.shared
-        if self.needed:
-            self._thread.start()
+        self._begun = True
+        self._thread.start()
 
     def end(self) -> None:
         """End the thread; the loop has ended, and whoever changes something now does so itself."""
-        self.needed = False
+        self._begun = False
         self._changes.put(None)
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
+
+    @property
+    def needed(self) -> bool:
+        """True if the loop is to be spared waiting for what is changed now, or for a change that was asked for before.
+
+        For the loop.
+        """
+        writer = self._tree.store.writer
+        return self._begun and (writer.order.shared or self._lock.locked() or not writer.at_once)
 
     async def make(self, change: Callable[[Unpack[Ts]], T], *arguments: *Ts, places: Sequence[int] = ()) -> T:
         """Make a change, in whose course something may be committed. It is not given up when the caller is."""
@@ -144,8 +153,16 @@ class StandIn:
 
     def from_thread(self, call: Callable[[Unpack[Ts]], T], *arguments: *Ts, commits: bool = False) -> T:
         """Have the loop make a change for another thread, which waits for it. Raises RunFinishedError."""
-        if not self.needed:
-            return trio.from_thread.run_sync(call, *arguments, trio_token=self._token)
+        made: list[T] = []
+
+        def at_once() -> None:
+            if not self.needed:
+                made.append(call(*arguments))
+
+        # to begin a task for it would cost the loop more
+        trio.from_thread.run_sync(at_once, trio_token=self._token)
+        if made:
+            return made[0]
         return trio.from_thread.run(self.make if commits else self.make_here, call, *arguments, trio_token=self._token)
 
     def soon(self, call: Callable[[], object]) -> None:

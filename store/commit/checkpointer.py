@@ -237,25 +237,29 @@ class Checkpointer:
         The block itself must not commit. Raises StoreFailed.
         """
         writer = self._writer
-        while True:
-            self.quiesce()
-            with writer.commit_lock:
-                writer.check()
-                if writer.journal.used:
-                    writer.switch()
-                with self._work:
-                    self._backlog.hurry(lambda: not self._tasks)
-                    learns = self._learns
-                    full = self._backlog.full if self._tasks else None
-                writer.check()
-                if full is not None:
-                    raise full
-                if learns:
-                    # it is about to commit the dictionary
-                    continue
-                writer.settle()
-                yield
-                return
+        writer.standing = True
+        try:
+            while True:
+                self.quiesce()
+                with writer.commit_lock:
+                    writer.check()
+                    if writer.journal.used:
+                        writer.switch()
+                    with self._work:
+                        self._backlog.hurry(lambda: not self._tasks)
+                        learns = self._learns
+                        full = self._backlog.full if self._tasks else None
+                    writer.check()
+                    if full is not None:
+                        raise full
+                    if learns:
+                        # it is about to commit the dictionary
+                        continue
+                    writer.settle()
+                    yield
+                    return
+        finally:
+            writer.standing = False
 
     def close(self) -> None:
         """Pack and sync everything, and end the thread. Raises StoreFailed if anything may be missing from the disk.

@@ -49,13 +49,17 @@ def at_most(seconds: float, aside: Aside = nullcontext) -> Iterator[None]:
         _thread.seconds, _thread.aside = before
 
 
+def steps_aside() -> bool:
+    """Return whether others go on while this thread is :func:`waiting`."""
+    return _thread.aside is not nullcontext
+
+
 def waiting(contexts: Sequence[int] = ()) -> AbstractContextManager[object]:
     """Wait for a space in the block, aside: ``contexts`` are what changes.
 
     Whoever goes on meanwhile must need no lock that this thread holds.
     """
-    aside = _thread.aside
-    return _ALONE if aside is nullcontext else _waiting(aside, contexts)
+    return _waiting(_thread.aside, contexts) if steps_aside() else _ALONE
 
 
 @contextmanager

@@ -372,6 +372,8 @@ class Writer:
         self.types = index.type_names()
         """The names of the payload types that turns may have, by tag."""
         self.commit_lock = threading.Lock()
+        self.standing = False
+        """True while one who holds that lock for long waits for it, or has it."""
         self.backlog = Backlog(journal)
         """The full journals, which wait to be packed."""
         self.observers = observers
@@ -433,7 +435,7 @@ class Writer:
             request.error = UsageError(
                 f"{request.size} bytes in one request are too many, {self._largest} the most: make several of it"
             )
-        if not self.order.shared:
+        if not patience.steps_aside():
             self.gathering.submit(fitting)
             return
         with patience.waiting([request.context for request in fitting if request.context]):
@@ -443,7 +445,7 @@ class Writer:
     def at_once(self) -> bool:
         """True if a commit would wait only for its own sync, as far as can be told."""
         journal = self.journal
-        if self.commit_lock.locked() or 2 * journal.backlog > journal.total:
+        if self.standing or self.commit_lock.locked() or 2 * journal.backlog > journal.total:
             # where so much waits to be packed, commits are paced
             return False
         return journal.free or journal.room(self._group_bytes)
@@ -570,7 +572,8 @@ class Writer:
             self.gathering.wake()
         while True:
             try:
-                with patience.held(self.commit_lock, self.order.away):
+                # nothing of this machine is given up
+                with patience.held(self.commit_lock, self.order.away) if self.order.shared else self.commit_lock:
                     self._commit(group)
             except Unreachable as error:
                 for request in group:
@@ -688,7 +691,7 @@ class Writer:
         if self.order.shared:
             if not self.order.append(self.seq, b"".join(encoded)):
                 return False
-            patience.over()
+        patience.over()
         self._publish(entry, encoded, draft.frames, draft.heads, draft.deleted)
         self._next_context = draft.next_context
         self._next_patch = draft.next_patch

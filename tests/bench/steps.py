@@ -2,22 +2,25 @@
 
 Runs a convfs command that mounts, in this process, and writes a line to a file for everything that takes more than a
 millisecond of processor time: ``loop``, a step of a task in the loop, of the time of its thread; and ``held``, what all
-threads of the process took while one that wanted to go on could not, because another kept Python from running.
+threads of the process took while one that wanted to go on could not, because another kept Python from running. And for
+each step in which the loop slept, for a lock or a disk: ``slept``, the seconds of that, where it was.
 
     python -m tests.bench.steps FILE --store STORE mount DIRECTORY --foreground
 """
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 _LEAST_SECONDS = 0.001
+_LONG_SECONDS = 0.005
 _PAUSE_SECONDS = 0.001
 _FRAMES = 6
 
@@ -42,40 +45,63 @@ def read(file: Path, began: float, ended: float) -> list[Step]:
 
 
 class _Loop(trio.abc.Instrument):
-    """Times the steps of tasks."""
+    """Times the steps of tasks, of the thread that makes this."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("a", buffering=1)
-        self._began = 0.0
+        self._spent = 0.0
+        self._waited = 0.0
+        self.thread = threading.get_ident()
+        self.delays = _Delays()
+        self.began = 0.0
+        """When the step began that is going on, by the monotonic clock; 0 between steps."""
+        self.seen = ""
+        """Where it was when it had been going on for long."""
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self._began = time.thread_time()
+        self.seen = ""
+        self._waited = self.delays.seconds()
+        self._spent = time.thread_time()
+        self.began = time.monotonic()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        took = time.thread_time() - self._began
+        now = time.monotonic()
+        took, all_of_it = time.thread_time() - self._spent, now - self.began
+        self.began = 0.0
         if took >= _LEAST_SECONDS:
-            self._file.write(f"{time.monotonic()} loop {took:.6f} {task.name}\n")
+            self._file.write(f"{now} loop {took:.6f} {task.name}\n")
+        if (slept := all_of_it - took) >= _LONG_SECONDS:
+            slept -= self.delays.seconds() - self._waited
+            if slept >= _LONG_SECONDS:
+                self._file.write(f"{now} slept {slept:.6f} {self.seen or task.name}\n")
 
 
-def _watch(file: Path) -> None:
-    """See how long a thread that wants to go on is kept from it."""
-    own = threading.get_ident()
+def _watch(file: Path, loop: _Loop) -> None:
+    """See how long a thread that wants to go on is kept from it, and where a long step of the loop is."""
+    own, delays = threading.get_ident(), _Delays()
     with file.open("a", buffering=1) as log:
         while True:
-            began, waited, spent = time.monotonic(), _waited(), time.process_time()
+            began, waited, spent = time.monotonic(), delays.seconds(), time.process_time()
             time.sleep(_PAUSE_SECONDS)
             # not what others had the processor for, neither instead of this thread nor instead of the one that holds it
-            late = time.monotonic() - began - _PAUSE_SECONDS - (_waited() - waited)
+            late = time.monotonic() - began - _PAUSE_SECONDS - (delays.seconds() - waited)
             took = min(late, time.process_time() - spent)
-            if took >= 5 * _LEAST_SECONDS:
+            if took >= _LONG_SECONDS:
                 where = "; ".join(_spot(frame) for thread, frame in sys._current_frames().items() if thread != own)
                 log.write(f"{time.monotonic()} held {took:.6f} {where}\n")
+            if loop.began and time.monotonic() - loop.began >= _LONG_SECONDS / 2:
+                loop.seen = _spot(sys._current_frames()[loop.thread])
 
 
-def _waited() -> float:
-    """Return for how long this thread could have run and had no processor, in seconds."""
-    with open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1]) / 1e9
+class _Delays:
+    """How long the thread that makes this could have run and had no processor."""
+
+    def __init__(self) -> None:
+        self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+
+    def seconds(self) -> float:
+        """Return it, in all."""
+        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
 
 
 def _spot(frame: FrameType) -> str:
@@ -95,8 +121,15 @@ def main(arguments: Sequence[str]) -> None:
     file = Path(arguments[0])
     file.touch()
     run = trio.run
-    trio.run = lambda *args, **how: run(*args, **how, instruments=[_Loop(file)])  # type: ignore[assignment]
-    threading.Thread(target=_watch, args=(file,), daemon=True).start()
+    loop = _Loop(file)
+    threading.Thread(target=_watch, args=(file, loop), daemon=True).start()
+
+    def observed(*arguments: Any, **how: Any) -> Any:  # noqa: ANN401 - those of trio.run
+        # the service has a loop in another thread, which is as any other to who asks the mount
+        mounts = threading.get_ident() == loop.thread
+        return run(*arguments, **how, instruments=[loop] if mounts else ())
+
+    trio.run = observed
     sys.argv = ["convfs", *arguments[1:]]
     command()
 
