@@ -1,6 +1,6 @@
 """Sessions whose last commits are made together: many small ones cost one sync, and are compressed with each other."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
@@ -288,15 +288,15 @@ class Appender:
         return self._store.blobs.blob(alias[2]) if alias else self._store.contents.aliased(algorithm, digest)
 
 
-_BYTES = 16 << 20
+GROUP_BYTES = 16 << 20
 """The bytes of sessions that are committed together: each commit touches most pages of a large index."""
-_SESSIONS = 256
+GROUP_FILES = 256
 MUCH_BYTES = 16 << 20
 """New sessions of so many bytes together are worth other processes: these take a moment to start."""
 
 
-class _Ending(Struct):
-    """The last commit of one session, still waiting."""
+class Ending(Struct, eq=False):
+    """The last commit of one session, which waits until it is done, or has failed with an ``error``."""
 
     appender: Appender
     context: int | None
@@ -304,6 +304,7 @@ class _Ending(Struct):
     imported: int
     turns: list[NewTurn]
     unclaimed: Unclaimed | None
+    error: Exception | None = None
 
 
 class Group:
@@ -321,14 +322,13 @@ class Group:
         """The foreign digests in records of content that the store has."""
         self.begins: set[str] = set()
         """The beginnings that identify new conversations that wait."""
-        self._told: list[Exception | None] = []
         self._store = store
-        self._endings: list[_Ending] = []
+        self._endings: list[Ending] = []
         self._size = 0
 
     @property
     def full(self) -> bool:
-        return self._size >= _BYTES or len(self._endings) >= _SESSIONS
+        return self._size >= GROUP_BYTES or len(self._endings) >= GROUP_FILES
 
     def end(
         self,
@@ -337,7 +337,7 @@ class Group:
         changes: dict[str, object],
         imported: int,
         unclaimed: Unclaimed | None = None,
-    ) -> None:
+    ) -> Ending:
         """Queue what waits in ``appender`` for a commit that moves the head of ``context`` (None: a new one) to it.
 
         ``changes`` is metadata; the time of a record becomes its ``updated_ms``. ``imported`` is the turn that the
@@ -349,29 +349,34 @@ class Group:
         self.arrived |= appender.arrived
         begins = changes.get("begins")
         self.begins.update(begins if isinstance(begins, list) else ())
-        self._endings.append(_Ending(appender, context, changes, imported, appender.turns(), unclaimed))
+        ending = Ending(appender, context, changes, imported, appender.turns(), unclaimed)
+        self._endings.append(ending)
+        return ending
 
-    def hurry(self) -> None:
-        """Commit everything that waits so far, for somebody needs it; :meth:`commit` tells of the errors."""
+    def drop(self, endings: Collection[Ending]) -> None:
+        """Commit nothing of these, as far as they wait."""
+        self._endings = [ending for ending in self._endings if ending not in endings]
+
+    def commit(self) -> None:
+        """Commit everything that waits, each session by itself, and note what failed of it. Raises StoreFailed."""
         endings, self._endings, self._size = self._endings, [], 0
         self.names, self.begins = set(), set()
         try:
-            self._told += self._committed(endings)
+            self._commit(endings)
         except Exception as error:
             # none of them is left untold
-            self._told += [error] * len(endings)
+            for ending in endings:
+                ending.error = error
             raise
 
-    def _committed(self, endings: Sequence[_Ending]) -> list[Exception | None]:
-        """Commit some sessions, and return the error of each."""
+    def _commit(self, endings: Sequence[Ending]) -> None:
         self.load.sync()
         types = {name for ending in endings for name in ending.appender.types}
         if unknown := self._store.writer.types_for(types):
             # before all that use them, and not one of them, which may be refused
             self._store.writer.submit(Request(0, types=unknown, move_head=False))
-        waiting: list[tuple[int, _Ending, Measured, Request]] = []
-        errors: list[Exception | None] = [None] * len(endings)
-        for at, ending in enumerate(endings):
+        waiting: list[tuple[Ending, Measured, Request]] = []
+        for ending in endings:
             appender = ending.appender
             try:
                 measured = appender.measure(ending.turns)
@@ -379,7 +384,7 @@ class Group:
                 raise
             except Exception as failure:
                 # the others go on without it
-                errors[at] = failure
+                ending.error = failure
                 continue
             if appender.last_ms:
                 ending.changes["updated_ms"] = appender.last_ms
@@ -394,13 +399,13 @@ class Group:
                 still=ending.unclaimed.still(ending.changes) if ending.unclaimed and not ending.context else None,
                 name=self._name(ending),
             )
-            waiting.append((at, ending, measured, request))
+            waiting.append((ending, measured, request))
         self._store.writer.submit_all([request for *_ending, request in waiting])
         rows: list[EventRow] = []
         resources: list[ResourceRow] = []
         sums: list[tuple[int, Measure]] = []
-        edited: list[tuple[int, _Ending]] = []
-        for at, ending, measured, request in waiting:
+        edited: list[Ending] = []
+        for ending, measured, request in waiting:
             appender, error, brought = ending.appender, request.error, False
             if isinstance(error, Gone) or (isinstance(error, Conflict) and self._is_overtaken(ending)):
                 error = Overtaken(str(error))
@@ -411,7 +416,7 @@ class Group:
                 brought = True
                 self._store.writer.submit_all([request])
                 error = request.error
-            errors[at] = error
+            ending.error = error
             if error is not None:
                 continue
             appender.context = ending.context or request.head.context
@@ -421,26 +426,19 @@ class Group:
             # it is in a circle with that, which would stay until Python looks for one
             appender.let_go()
             if brought:
-                edited.append((at, ending))
+                edited.append(ending)
             elif appender.sums is not None:
                 sums.append((request.head.context, appender.sums))
         # a commit stands even if the index fails
         with suppress(DamageError):
             self._store.views.add(rows, resources, sums)
-        for position, ending in edited:
+        for ending in edited:
             try:
                 bring(self._store, ending.context or 0, ending.imported, ending.appender.parent or 0, ending.changes)
             except (ConvfsError, OSError) as failure:
-                errors[position] = failure
-        return errors
+                ending.error = failure
 
-    def commit(self) -> list[Exception | None]:
-        """Commit everything, each session by itself; return the error of each, in order. Raises StoreFailed."""
-        self.hurry()
-        told, self._told = self._told, []
-        return told
-
-    def _is_overtaken(self, ending: _Ending) -> bool:
+    def _is_overtaken(self, ending: Ending) -> bool:
         """Return whether another machine has brought in the session, or taken the name of a conversation."""
         catalogue = self._store.catalogue
         if ending.context is None:
@@ -453,13 +451,13 @@ class Group:
         # else people have edited it
         return named is not None and named.id != ending.context
 
-    def _name(self, ending: _Ending) -> tuple[str, str] | None:
+    def _name(self, ending: Ending) -> tuple[str, str] | None:
         """Return the name that nobody else may have at the commit: in a space, others give names meanwhile."""
         project, name = ending.changes.get("project"), ending.changes.get("name")
         is_given = isinstance(project, str) and isinstance(name, str) and self._store.catalogue.machine
         return (str(project), str(name)) if is_given else None
 
-    def _expected(self, ending: _Ending) -> int | None:
+    def _expected(self, ending: Ending) -> int | None:
         """Return the tip that the context of a session must have so that its head can be moved."""
         if ending.context is None:
             return None

@@ -9,7 +9,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -27,10 +27,10 @@ from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess
 from store.helper import processes
 from store.importing import cxdb
 from store.importing.crew import Crew, Records
-from store.importing.group import MUCH_BYTES, Group
+from store.importing.group import GROUP_BYTES, GROUP_FILES, MUCH_BYTES, Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
-from store.importing.records import Done
+from store.importing.records import Done, RecordIntake
 from store.importing.session import FileImport, NothingNew, Progress, SessionImport, unpacked_path
 from store.importing.skipped import reason
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
@@ -179,6 +179,16 @@ class _Told:
             raise
 
 
+class _File(Struct):
+    """A file of many conversations that is being imported, of so many bytes; ``known`` is its context before that."""
+
+    source: Source
+    format: Format
+    known: ContextEntry | None
+    steps: FileImport
+    size: int
+
+
 class _Run(Struct):
     """One import. While sessions wait for their commit, no other import of the store runs."""
 
@@ -195,8 +205,10 @@ class _Run(Struct):
     planned: list[Planned] = []
     later: list[Source] = []
     """Sessions that another machine may have imported, and that are looked for once more in the end."""
-    waiting: dict[Path, tuple[Source, Done, Unseen]] = {}
+    waiting: dict[Path, tuple[Source, Done, RecordIntake]] = {}
     """The outcomes of the sessions that wait for their commit, by path."""
+    files: dict[Path, _File] = {}
+    """The new files of many conversations that wait for their next step, by path: while sessions wait, none does."""
     holds: bool = False
     crew: Crew | None = None
     """The processes that help."""
@@ -210,8 +222,6 @@ class _Run(Struct):
     """By the name of a format, those of the formats of files that hold such sessions compressed."""
     kept_open: ExitStack = field(default_factory=ExitStack)
     seen: dict[Path, _Seen] = {}
-    arrived: set[bytes] = set()
-    """The foreign digests, in records of files of many conversations, of content that the store has."""
 
     def take_all(self, path: Path, *, guess: bool) -> None:
         """Import the sessions at or under ``path``; with ``guess``, a file is a session of the first of the formats."""
@@ -353,11 +363,14 @@ class _Run(Struct):
         self.release()
 
     def _commit_waiting(self) -> None:
+        self._finish_files()
         for count in range(_PATIENCE):
             waiting, self.waiting = self.waiting, {}
-            for (path, (source, done, unseen)), error in zip(waiting.items(), self.group.commit(), strict=True):
+            self.group.commit()
+            for path, (source, done, records) in waiting.items():
+                error = records.ending.error if records.ending else None
                 if error is None:
-                    self._came(source, done, unseen)
+                    self._came(source, done, records.unseen)
                 elif isinstance(error, Overtaken) and count + 1 < _PATIENCE:
                     self._try(source)
                 else:
@@ -365,9 +378,39 @@ class _Run(Struct):
             if not self.waiting:
                 break
 
+    def _finish_files(self) -> None:
+        """Do the further steps of the files that wait, each of all of them together."""
+        files, self.files = [*self.files.values()], {}
+        while files:
+            try:
+                self.group.commit()
+                self.store.writer.submit_all([file.steps.request for file in files if file.steps.request is not None])
+            except Exception as error:
+                for file in files:
+                    file.steps.close()
+                    self.failed(file.source.path, error)
+                return
+            files = [file for file in files if self._goes_on(file)]
+
+    def _goes_on(self, file: _File) -> bool:
+        """Do the next step of a file; return whether there is another."""
+        path = file.source.path
+        try:
+            with suppress(Gone):
+                if file.steps.go_on():
+                    return True
+                if not file.steps.overtaken:
+                    self._file_came(file)
+                    return False
+            # another machine was first, or has deleted what was found: it is read once more
+            self._import_parts(file.source, file.format, alone=True)
+        except Exception as error:
+            self.failed(path, error)
+        return False
+
     def show_arrived(self) -> None:
         """Redraw the conversations that refer to content which was missing and is now here."""
-        arrived = {digest.hex() for digest in self.arrived | self.group.arrived}
+        arrived = {digest.hex() for digest in self.group.arrived}
         for entry in self.store.catalogue.having("missing") if arrived else ():
             missing = missing_of(entry.metadata)
             left = {digest: number for digest, number in missing.items() if digest not in arrived}
@@ -377,16 +420,17 @@ class _Run(Struct):
                 self.store.contexts.set_metadata(entry.id, {"missing": left or None})
 
     def _take(self, source: Source) -> None:
-        if source.path in self.waiting:
+        if source.path in self.waiting or source.path in self.files:
             self.commit()
         # two imports at once would both find a session new, or take the same name
         if not self.holds:
             self.store.importing.acquire()
             self.holds = True
         self._try(source)
-        if self.group.full:
+        files = self.files.values()
+        if self.group.full or len(files) >= GROUP_FILES or sum(file.size for file in files) >= GROUP_BYTES:
             self.commit()
-        elif not self.waiting:
+        elif not (self.waiting or self.files):
             self.release()
 
     def _try(self, source: Source) -> None:
@@ -422,6 +466,7 @@ class _Run(Struct):
         goes_on = goes_on or bool(format_.unpacked and (known or found))
         if _may_have_parts(format_, source) and not goes_on and self._import_parts(source, format_):
             return
+        self._finish_files()
         prepared = self.crew.of(source) if self.crew is not None and known is None else None
         if known is None and (found := found or self._known_elsewhere(source, format_, prepared)):
             if found.later:
@@ -440,8 +485,8 @@ class _Run(Struct):
         prepared = prepared if known is None else None
         session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared, unclaimed=unclaimed)
         done = session.run(self.progress)
-        if session.records.ended:
-            self.waiting[source.path] = source, done, session.records.unseen
+        if session.records.ending:
+            self.waiting[source.path] = source, done, session.records
         else:
             self._came(source, done, session.records.unseen)
 
@@ -467,16 +512,18 @@ class _Run(Struct):
             self.scratch = self.kept_open.enter_context(temporary_folder(self.store.files.aside.scratch))
         return self.scratch
 
-    def _import_parts(self, source: Source, format_: Format) -> bool:
-        """Import a file of many conversations; return whether it is one."""
-        self._commit_waiting()
-        path = path_text(source.path)
+    def _import_parts(self, source: Source, format_: Format, *, alone: bool = False) -> bool:
+        """Import a file of many conversations; return whether it is one.
+
+        A small new one waits for its next step, so that others can do theirs with it, unless it goes in ``alone``.
+        """
+        if self.waiting:
+            self._commit_waiting()
         for _time in range(_PATIENCE):
-            unclaimed = Unclaimed.now(self.store)
-            known, group = self._file(source.path), Group(self.store, measures=self.group.measures)
-            file = FileImport(
+            unclaimed, known = Unclaimed.now(self.store), self._file(source.path)
+            steps = FileImport(
                 self.store,
-                group,
+                self.group,
                 format_,
                 source,
                 known,
@@ -486,30 +533,46 @@ class _Run(Struct):
                 scratch=self._scratch if is_rendered(format_) else None,
                 look=seen.look if (seen := self.seen.get(source.path)) and seen.format is format_ else None,
             )
-            found = file.run(self.progress, dry_run=self.dry_run)
-            if not file.overtaken:
+            size = 0 if alone or self.dry_run or known else os.stat(source.main).st_size
+            file = _File(source, format_, known, steps, size)
+            if not 0 < size < GROUP_BYTES:
+                self._finish_files()
+                steps.run(self.progress, dry_run=self.dry_run)
+            elif steps.begin(self.progress):
+                if all(steps.keys.isdisjoint(other.steps.keys) for other in self.files.values()):
+                    self.files[source.path] = file
+                    return True
+                # what is in two files is one conversation, if it goes on from what is known of it
+                steps.close()
+                self._finish_files()
+                continue
+            if not steps.overtaken:
                 break
-        if found is None:
+        if steps.found is None:
             return False
+        self._file_came(file)
+        return True
+
+    def _file_came(self, file: _File) -> None:
+        source, format_, steps = file.source, file.format, file.steps
+        path, found, is_new = path_text(source.path), steps.found or [], file.known is None
         if is_rendered(format_):
-            self.seen[source.path] = _Seen(format_, list(self.formats), file.look)
-        self._put_off(file.put_off)
-        self.report.errors += file.problems
-        self.report.pruned += file.left_out
-        self.arrived |= group.arrived
-        if not found and known is None and format_.claim(Look(source.path)) is None:
+            self.seen[source.path] = _Seen(format_, list(self.formats), steps.look)
+        self._put_off(steps.put_off)
+        self.report.errors += steps.problems
+        self.report.pruned += steps.left_out
+        if not found and is_new and format_.claim(Look(source.path)) is None:
             self.report.errors.append(f"{path}: holds nothing that can be read as {format_.name}")
-        elif not found and known is None and self.by_hand and _is_damaged(source.path):
+        elif not found and is_new and self.by_hand and _is_damaged(source.path):
             self.report.errors.append(f"{path}: it is a damaged database, in which no session can be read")
-        elif not found and not file.left_out:
+        elif not found and not steps.left_out:
             self._unchanged(source.format)
         for done in found:
             self._count(source, done)
         if self.dry_run and (changed := [done.new for done in found if done.changed]):
             counts = (changed.count(True), changed.count(False))
             self.planned.append(Planned(path, source.format, *counts))
-        self._warn(path, source.path, file.unseen)
-        return True
+        self._warn(path, source.path, steps.unseen)
 
     def release(self) -> None:
         if self.holds:

@@ -510,7 +510,7 @@ class Likeness:
         if self._alone:
             return found
         if key in self._group.begins:
-            self._group.hurry()
+            self._group.commit()
         for entry in self._store.catalogue.by_origin("begins", self._format.name, key, most=_MOST):
             begins = entry.metadata.get("begins")
             try:

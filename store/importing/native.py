@@ -362,10 +362,11 @@ def _run(
 
     group = Group(store)
     written = Written(path, time_ns, given, goes_on=goes_on, anew=anew)
-    SessionImport(store, group, format_, Source(format_.name, name, name), known, written).run(None)
-    for error in group.commit():
-        if error is not None:
-            raise error
+    session = SessionImport(store, group, format_, Source(format_.name, name, name), known, written)
+    session.run(None)
+    group.commit()
+    if (ending := session.records.ending) is not None and ending.error is not None:
+        raise ending.error
 
 
 def _snapshot(store: Store, data: bytes | Path) -> Snapshot:

@@ -12,7 +12,7 @@ from store.errors import ConvfsError, DamageError
 from store.formats.core.format import Format, Source
 from store.ids import Hash, hash_bytes
 from store.importing.crew import Records
-from store.importing.group import Appender, Group, events_of
+from store.importing.group import Appender, Ending, Group, events_of
 from store.importing.likeness import Copied, Likeness, Spelling, collected, is_of
 from store.importing.provenance import missing_of, read_files
 from store.importing.reading import FIRST_BYTES, FIRST_RECORDS, LOOKED_AT, Samples
@@ -134,8 +134,8 @@ class RecordIntake:
         self.problems: list[str] = []
         """Files beside the session that were left out, a line each."""
         self.appender: Appender | None = None
-        self.ended = False
-        """True if there was anything to commit."""
+        self.ending: Ending | None = None
+        """What is to be committed of it, None if nothing is."""
         self.redacted = 0
         """The last record of the session that the conversation has without a secret, 0 if there is none."""
         self._turns: list[Turn] = []
@@ -339,8 +339,8 @@ class RecordIntake:
             if moved and known and "imported_head" in known.metadata:
                 # where the head moves to is where imports are, unless people have edited what they move
                 changes["imported_head"] = None
-            self.ended = True
-            self._group.end(self.appending(), known.id if known else None, changes, self.head, self._unclaimed)
+            context = known.id if known else None
+            self.ending = self._group.end(self.appending(), context, changes, self.head, self._unclaimed)
         return self.done(changes, size, changed=changed)
 
     def done(self, changes: dict[str, object], size: int, *, changed: bool) -> Done:

@@ -7,7 +7,7 @@ belongs to that file from then on. If it does not, it stands beside that one as 
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
@@ -420,11 +420,17 @@ class NothingNew(Struct, frozen=True):
     lines: Hash
 
 
+_Steps = Generator[Request | None, None, list[Done] | None]
+"""Yields what is to be submitted before the next step, when all that waits in the group is committed."""
+
+
 class FileImport(_Import):
     """Imports a file of many conversations; ``file`` is the context of the file. Used once.
 
-    Nothing else waits in ``group``. ``by_hand``: the original of a rendered file is kept. ``pruned``: conversations
-    that were here and were deleted for good are brought in, too. ``scratch`` returns where a rendition is made.
+    What is new goes in step by step: each ends with what must be committed before the next, so that others may go with
+    it. Only such files wait in ``group``. ``by_hand``: the original of a rendered file is kept. ``pruned``:
+    conversations that were here and were deleted for good are brought in, too. ``scratch`` returns where a rendition is
+    made.
     """
 
     _imported: ImportedFile | None
@@ -458,6 +464,13 @@ class FileImport(_Import):
         self._imported = read_as(file.metadata, ImportedFile) if file else None
         self._heads: dict[str, int] = {}
         """The tips, by conversation, whose records are in the file instead of those that were imported from it."""
+        self.keys: frozenset[str] = frozenset()
+        """The keys of its conversations, once it has been read."""
+        self.request: Request | None = None
+        """The request to submit before the next step, when all that waits in the group is committed."""
+        self.found: list[Done] | None = None
+        """The outcome for each conversation, after the last step; None: its records are a single one."""
+        self._steps: _Steps | None = None
         self._brought: list[_Brought] = []
         self._redacted = False
         """True if the file has records that were redacted since."""
@@ -475,9 +488,42 @@ class FileImport(_Import):
         Returns None, and does nothing, if the format says that the file's records are a single conversation.
         ``dry_run``: bring in nothing; then names and sizes are not reported.
         """
+        goes_on = self.begin(progress, dry_run=dry_run)
+        while goes_on:
+            self._group.commit()
+            if self.request is not None:
+                self._store.writer.submit_all([self.request])
+            goes_on = self.go_on()
+        return self.found
+
+    def begin(self, progress: Progress | None, *, dry_run: bool = False) -> bool:
+        """Do the first step of :meth:`run`; return whether there is another."""
+        self._steps = self._in_steps(progress, dry_run=dry_run)
+        return self.go_on()
+
+    def go_on(self) -> bool:
+        """Do the next step; return whether there is another."""
+        assert self._steps is not None
+        try:
+            self.request = next(self._steps)
+        except StopIteration as end:
+            self.found = end.value
+            return False
+        except BaseException:
+            self.close()
+            raise
+        return True
+
+    def close(self) -> None:
+        """Bring in no more of it: what waits for its commit does not come."""
+        if self._steps is not None:
+            self._steps.close()
+        self._group.drop([records.ending for _brought, records in self._waiting if records.ending is not None])
+
+    def _in_steps(self, progress: Progress | None, *, dry_run: bool) -> _Steps:
         source, imported = self._source, self._imported
         if imported and not (dry_run or self._by_hand or self._with_pruned):
-            done = self._take_changed(imported, progress)
+            done = yield from self._take_changed(imported, progress)
             if done is not None:
                 return done
         before = file_state(source)
@@ -495,7 +541,7 @@ class FileImport(_Import):
                 now = msgspec.structs.replace(
                     imported, cursor=cursor, beside=stamps.beside, sidecars=sidecars, marks=marks
                 )
-                self._note(self._with_original(now, rendered, before))
+                yield from self._note(self._with_original(now, rendered, before))
                 return []
             parts = self._parts(snapshot.data, rendered)
             if parts is None:
@@ -508,13 +554,14 @@ class FileImport(_Import):
                     # or a database holds nothing yet, or nothing that it holds may be here
                     self.left_out = count - len(left)
                     return [self._surveyed(parts, at) for at in left]
-                try:
-                    self._file = self._stand_for()
-                except Conflict:
+                self.keys = frozenset(map(parts.key, range(count)))
+                yield (standing := self._stand_for())
+                if isinstance(standing.error, Conflict):
                     self.overtaken = True
                     return []
+                self._file = _done(standing).head.context
             self._heads = imported.heads(snapshot.data) if imported else {}
-            places = self._bring(snapshot, parts, stamps, progress)
+            places = yield from self._bring(snapshot, parts, stamps, progress)
             layout = Layout(_between(snapshot, parts), tuple(places))
             # if a conversation could not be brought in, the file is looked at again next time
             if all(place.context for place in places):
@@ -533,10 +580,10 @@ class FileImport(_Import):
                     original=imported.original if imported else {},
                     original_of=imported.original_of if imported else "",
                 )
-                self._note(self._with_original(now, rendered, before))
+                yield from self._note(self._with_original(now, rendered, before))
         return [brought.done for brought in self._brought]
 
-    def _take_changed(self, imported: ImportedFile, progress: Progress | None) -> list[Done] | None:
+    def _take_changed(self, imported: ImportedFile, progress: Progress | None) -> _Steps:
         """Bring in what has changed since the marks of the last import; None if all of the file must be read."""
         source, scratch = self._source, self._store.files.aside.scratch
         if not imported.marks or imported.incomplete:
@@ -557,7 +604,7 @@ class FileImport(_Import):
                 if look == self.look:
                     return []
                 parts = self._parts(snapshot.data, rendered)
-                places = self._bring(snapshot, parts, stamps, progress) if parts else []
+                places = (yield from self._bring(snapshot, parts, stamps, progress)) if parts else []
         finally:
             rendered.unlink()
         # the layout of thousands of conversations is large
@@ -568,7 +615,7 @@ class FileImport(_Import):
                 # the hash of the whole is not known now
                 cursor = Cursor(imported.cursor.offset, "", layout.count, stamps.main)
                 kept = self._keep_layout(layout).hex()
-                self._note(
+                yield from self._note(
                     msgspec.structs.replace(imported, layout=kept, marks=marks, cursor=cursor, beside=stamps.beside)
                 )
         done = [brought.done for brought in self._brought if brought.done.changed]
@@ -609,7 +656,9 @@ class FileImport(_Import):
             changed = last != hash_bytes(parts.record(part.records[-1]))
         return Done(changed=changed, new=known is None)
 
-    def _bring(self, snapshot: Snapshot, parts: _Parts, stamps: Stamps, progress: Progress | None) -> list[Share]:
+    def _bring(
+        self, snapshot: Snapshot, parts: _Parts, stamps: Stamps, progress: Progress | None
+    ) -> Generator[Request | None, None, list[Share]]:
         """Bring in the conversations, bases before their branches; return the file's share of each."""
         at = positions(parts.parts)
         found: dict[int, _Brought] = {}
@@ -644,9 +693,11 @@ class FileImport(_Import):
                 if progress:
                     progress(parts.size(number), label)
                 if self._group.full:
-                    self._commit()
+                    self._group.commit()
+                    self._settle()
             # what branches off these follows turns that have been committed
-            self._commit()
+            yield None
+            self._settle()
         return [
             Share(
                 parts.key(number),
@@ -711,11 +762,11 @@ class FileImport(_Import):
         self._waiting.append((brought, records))
         return brought
 
-    def _commit(self) -> None:
+    def _settle(self) -> None:
+        """Take the outcomes of what has been committed."""
         waiting, self._waiting = self._waiting, []
-        errors = iter(self._group.commit())
         for brought, records in waiting:
-            error = next(errors) if records.ended else None
+            error = records.ending.error if records.ending else None
             self.overtaken = self.overtaken or isinstance(error, Overtaken)
             if error is not None:
                 self.problems.append(f"{brought.done.project}/{brought.done.name}: {told(error)}")
@@ -738,17 +789,17 @@ class FileImport(_Import):
             return now
         return msgspec.structs.replace(now, original=blobs, original_of=now.layout)
 
-    def _stand_for(self) -> int:
+    def _stand_for(self) -> Request:
         described = {"layout_of": path_text(self._source.path), "format": self._source.format} | on_machine(self._store)
         still = self._unclaimed.still(described) if self._unclaimed else None
-        request = Request(None, changes=msgspec.json.encode(described), move_head=False, still=still)
-        return self._store.writer.submit(request).head.context
+        return Request(None, changes=msgspec.json.encode(described), move_head=False, still=still)
 
-    def _note(self, imported: ImportedFile) -> None:
-        self._group.load.sync()
+    def _note(self, imported: ImportedFile) -> Generator[Request | None, None, None]:
         changes = changes_of(imported, self._store.catalogue.entry(self._file).metadata)
         if changes:
-            self._store.writer.submit(Request(self._file, changes=msgspec.json.encode(changes), move_head=False))
+            noting = Request(self._file, changes=msgspec.json.encode(changes), move_head=False)
+            yield noting
+            _done(noting)
 
     def _keep_layout(self, layout: Layout) -> Hash:
         """Store the layout; the part in common with the one before is not stored again."""
@@ -758,6 +809,12 @@ class FileImport(_Import):
         before = self._imported.layout if self._imported else ""
         earlier = {hash_bytes(encoded): Hash(bytes.fromhex(before))} if before else {}
         return self._group.load.payloads([encoded], earlier)[0]
+
+
+def _done(request: Request) -> Request:
+    if request.error is not None:
+        raise request.error
+    return request
 
 
 def _between(snapshot: Snapshot, parts: _Parts) -> Envelope:

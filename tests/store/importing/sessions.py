@@ -87,8 +87,10 @@ def bring(store: Store, source: Source) -> Done:
     """Import one session, whatever its file holds."""
     group = Group(store)
     known = store.catalogue.by_source(str(source.path))
-    done = SessionImport(store, group, format_named(source.format), source, known).run(None)
-    assert group.commit() in ([], [None])
+    session = SessionImport(store, group, format_named(source.format), source, known)
+    done = session.run(None)
+    group.commit()
+    assert session.records.ending is None or session.records.ending.error is None
     return done
 
 

@@ -1,19 +1,21 @@
 """Files of many conversations: each is one of its own, and any of them is exported as the file that it came in."""
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from store.conversations.contexts import Append
+from store.disk import durable
 from store.editing.editor import DELETED, Editor
-from store.errors import UsageError
+from store.errors import DamageError, UsageError
 from store.events.conversation import Conversation
 from store.formats.core.format import Source
 from store.importing.group import Group
 from store.importing.importer import Importer, ImportReport
-from store.importing.records import Done
+from store.importing.records import Done, RecordIntake
 from store.importing.session import FileImport
 from store.store import Store
 from store.upkeep.fsck import fsck
@@ -52,6 +54,12 @@ BOXES = """\
 @pytest.fixture(autouse=True)
 def _formats(monkeypatch: pytest.MonkeyPatch) -> None:
     know(monkeypatch, Braid(), Boxes())
+
+
+def lines_of(strand: str) -> bytes:
+    """Return lines of other conversations, one of two branches."""
+    lines = "{0}a:one\n{0}b:first\n{0}a:two\n{0}a:three\n#{0}c={0}a/2\n{0}c:other\n"
+    return lines.format(strand).encode()
 
 
 def braid(folder: Path, content: bytes = LINES, name: str = "some.braid") -> Path:
@@ -415,3 +423,85 @@ def test_done_says_what_came_of_each(store: Store, tmp_path: Path) -> None:
         (2, True, 15),
         (1, True, 7),
     ]
+
+
+def test_small_files_share_their_syncs(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def syncs_for(name: str, count: int) -> int:
+        folder = tmp_path / name
+        folder.mkdir()
+        for number in range(count):
+            braid(folder, lines_of(name + chr(ord("a") + number)), f"{number}.braid")
+        syncs = 0
+        real = durable.fdatasync
+
+        def counted(fd: int) -> None:
+            nonlocal syncs
+            syncs += 1
+            real(fd)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(durable, "fdatasync", counted)
+            assert imported(store, folder).imported == 3 * count
+        return syncs
+
+    one, many = syncs_for("one", 1), syncs_for("many", 20)
+    assert many <= one
+
+
+def test_a_conversation_in_two_new_files_comes_once(store: Store, tmp_path: Path) -> None:
+    for name, content in (("1", LINES), ("2", LINES + b"b:third\n")):
+        braid(tmp_path, content, f"{name}.braid")
+    report = imported(store, tmp_path)
+    assert (report.imported, report.grown, report.unchanged) == (3, 1, 2)
+    assert said(store, conversations(store)["b"]) == [b"b:first", b"b:second", b"b:third"]
+    assert fsck(store) == []
+
+
+def test_new_files_that_wait_for_each_other_and_are_interrupted_come_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "xyz":
+        braid(tmp_path, lines_of(name), f"{name}.braid")
+    real, left, most = FileImport.go_on, 0, 0
+
+    def until(file: FileImport) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return real(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileImport, "go_on", until)
+        while True:
+            left = most = most + 1
+            with suppress(KeyboardInterrupt):
+                imported(store, tmp_path)
+                break
+    assert most > 3
+    talks = store.library.conversations()
+    assert len(talks) == 9
+    assert {file(store, talk) for talk in talks} == {path.read_bytes() for path in tmp_path.glob("*.braid")}
+    assert imported(store, tmp_path).unchanged == 3
+    assert fsck(store) == []
+
+
+def test_a_file_that_fails_leaves_those_that_wait_with_it(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "xyz":
+        braid(tmp_path, lines_of(name), f"{name}.braid")
+    real = RecordIntake.end
+
+    def end(self: RecordIntake, changes: dict[str, object], size: int) -> Done:
+        if changes["part"] == "yb":
+            raise DamageError("a record that it begins with is damaged")
+        return real(self, changes, size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RecordIntake, "end", end)
+        report = Importer(store).run([tmp_path])
+    assert (report.imported, len(report.errors)) == (6, 1)
+    assert len(store.library.conversations()) == 6
+    assert imported(store, tmp_path).imported == 3
+    assert len(store.library.conversations()) == 9
