@@ -688,9 +688,8 @@ class Writer:
         entry = draft.close(NOWHERE if self.order.shared else self.packs.synced)
         encoded = entry_pieces(entry)
         self._make_room(sum(map(len, encoded)))
-        if self.order.shared:
-            if not self.order.append(self.seq, b"".join(encoded)):
-                return False
+        if self.order.shared and not self.order.append(self.seq, b"".join(encoded)):
+            return False
         patience.over()
         self._publish(entry, encoded, draft.frames, draft.heads, draft.deleted)
         self._next_context = draft.next_context
