@@ -45,7 +45,7 @@ from store.content.compression import (
     taken_apart,
 )
 from store.content.cuts import cut
-from store.content.delta import Delta, chunk_list, chunks, chunks_of, difference, sketch
+from store.content.delta import Delta, chunks, chunks_of, difference, sketch
 from store.content.resolver import Resolver, members
 from store.content.sealed import names_of
 from store.content.shelf import StoredBlobs
@@ -60,6 +60,7 @@ _LOG = logging.getLogger(__name__)
 _NOTHING: Mapping[Hash, Hash] = {}
 _CHUNKED_BYTES = MAX_BODY_BYTES // 2
 _GROUPS_AHEAD = 4
+_READ_AT_ONCE = 1 << 20
 
 
 class Load:
@@ -194,18 +195,9 @@ class Load:
 
     def huge(self, data: memoryview, passed: Callable[[int], None] = lambda _position: None) -> Hash:
         """Add a blob of any size without holding it: in chunks; ``passed`` is told how far reading has come."""
-        digest, listed = chunk_list(data, passed)
-        if not self._missing([digest]):
-            return digest
-        for start, end in chunks(data):
-            self._chunk(bytes(data[start:end]))
-            passed(end)
-        # what is one chunk is a blob as it is
-        if self._missing([digest]):
-            self._list(digest, len(data), listed)
-        return digest
+        return self.stream(_passing(data, passed))[0]
 
-    def stream(self, pieces: Iterable[bytes]) -> tuple[Hash, int]:
+    def stream(self, pieces: Iterable[bytes | memoryview]) -> tuple[Hash, int]:
         """Add a blob that comes in pieces, of any size and in chunks, and return its hash and its size."""
         whole, size = blake3(), 0
         listed: list[Chunk] = []
@@ -242,7 +234,8 @@ class Load:
     def _chunk(self, data: bytes) -> Hash:
         digest = hash_bytes(data)
         if self._missing([digest]):
-            self._put(Member(digest, Form.PLAIN, len(data), data))
+            # all of a large content is compressed now, and once more when it is sealed
+            self._put(Member(digest, Form.PLAIN, len(data), data), zstd.QUICK)
         return digest
 
     def _missing(self, digests: Sequence[Hash]) -> set[Hash]:
@@ -264,33 +257,39 @@ class Load:
         self._packing.append(packed)
         self._write_packed()
 
-    def _put(self, member: Member) -> None:
+    def _put(self, member: Member, level: int = zstd.LEVEL) -> None:
         self._new.add(member.hash)
         self._group.append(member)
         self._group_bytes += len(member.body)
         if self._group_bytes >= GROUP_BYTES:
-            self._pass_on()
+            self._pass_on(level)
 
     def _flush(self) -> None:
         self._pass_on()
         while self._packing:
             self._intake.write(self._packing.popleft().result(), self._region, logged=self._logged)
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, level: int = zstd.LEVEL) -> None:
         """Start compressing the current group, and write the groups that are done."""
         if self._group:
             dictionary = self._intake.dictionary() if self._group_bytes < SMALL_GROUP_BYTES else None
             group, self._group, self._group_bytes = self._group, [], 0
             if self._packer is None:
-                self._intake.write(pack_records(group, dictionary), self._region, logged=self._logged)
+                self._intake.write(pack_records(group, dictionary, level), self._region, logged=self._logged)
             else:
-                self._packing.append(self._packer.submit(pack_records, group, dictionary))
+                self._packing.append(self._packer.submit(pack_records, group, dictionary, level))
         self._write_packed()
 
     def _write_packed(self) -> None:
         """Write the groups that are done; wait for those that come first if there are many."""
         while self._packing and (len(self._packing) > _GROUPS_AHEAD or self._packing[0].done()):
             self._intake.write(self._packing.popleft().result(), self._region, logged=self._logged)
+
+
+def _passing(data: memoryview, passed: Callable[[int], None]) -> Iterator[memoryview]:
+    for start in range(0, len(data), _READ_AT_ONCE):
+        yield data[start : start + _READ_AT_ONCE]
+        passed(min(start + _READ_AT_ONCE, len(data)))
 
 
 _DEEPEST = 8

@@ -16,13 +16,12 @@ others, new content no longer shares chunks with stored content.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from blake3 import blake3
 from msgspec import Struct
 
 from store.content import zstd
-from store.disk.blob_format import Chunk, Stretch, encode_chunks
+from store.disk.blob_format import Stretch
 from store.errors import DamageError
-from store.ids import Hash, hash_bytes, hash_key
+from store.ids import hash_bytes, hash_key
 
 _AVERAGE = 64 << 10
 _MOST = 4 * _AVERAGE
@@ -43,7 +42,7 @@ def chunks(data: bytes | bytearray | memoryview, average: int = _AVERAGE) -> Ite
         yield chunk.offset, chunk.offset + chunk.length
 
 
-def chunks_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def chunks_of(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """Yield the chunks of content in pieces: the same as :func:`chunks` cuts of the whole. Holds a few MB of it."""
     held = bytearray()
     for piece in pieces:
@@ -51,30 +50,17 @@ def chunks_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
         if len(held) < _HELD:
             continue
         done = 0
-        for start, end in chunks(held):
-            if start + _MOST > len(held):
-                # where this one ends, what follows may say
-                break
-            yield bytes(held[start:end])
-            done = end
+        with memoryview(held) as view:
+            for start, end in chunks(view):
+                if start + _MOST > len(view):
+                    # where this one ends, what follows may say
+                    break
+                yield bytes(view[start:end])
+                done = end
         del held[:done]
-    for start, end in chunks(held):
-        yield bytes(held[start:end])
-
-
-def chunk_list(data: memoryview, passed: Callable[[int], None]) -> tuple[Hash, bytes]:
-    """Return the hash of ``data`` and the stored bytes of a CHUNKS record for it, reading it once, forwards.
-
-    ``passed`` is told after each chunk how many bytes have been read. ``data`` must not be empty.
-    """
-    whole = blake3()
-    listed: list[Chunk] = []
-    for start, end in chunks(data):
-        piece = bytes(data[start:end])
-        whole.update(piece)
-        listed.append(Chunk(hash_bytes(piece), end - start))
-        passed(end)
-    return Hash(whole.digest()), encode_chunks(listed)
+    with memoryview(held) as view:
+        for start, end in chunks(view):
+            yield bytes(view[start:end])
 
 
 _BLOCK = 64 << 10

@@ -531,7 +531,7 @@ class FileImport(_Import):
         marks = {} if dry_run else self._format.reached(source)
         with (
             rendition(self._scratch(), self._format, source) as rendered,
-            Snapshot(rendered or source.main, self._store.files.aside.scratch) as snapshot,
+            Snapshot(rendered or source.main, self._store.files.aside.scratch, own=rendered is not None) as snapshot,
         ):
             prefix = "" if dry_run else hash_of_large(snapshot.data, snapshot.passed).hex()
             as_it_was = imported and not imported.incomplete and prefix in imported.states
@@ -597,7 +597,7 @@ class FileImport(_Import):
         self.put_off = self._format.put_off(source.main)
         rendered, marks = found
         try:
-            with Snapshot(rendered, scratch) as snapshot:
+            with Snapshot(rendered, scratch, own=True) as snapshot:
                 if not snapshot.data:
                     return []
                 look = NothingNew(imported, marks, hash_of_large(snapshot.data, snapshot.passed))

@@ -149,6 +149,8 @@ _LOOK_BACK = 4096
 class Snapshot:
     """The bytes of ``path`` as a memoryview (``data``). Copies of large files go to ``scratch``, unlinked.
 
+    A file that nobody writes to, as ``own`` says, needs no copy.
+
     If the file has more than was ``known`` of it, and still begins so, ``data`` has the rest, and a little
     before it; then ``base`` is the offset in the file of ``data``, and ``start`` the offset in ``data`` of the new
     part. Else both are 0.
@@ -160,7 +162,7 @@ class Snapshot:
     since = 0
     """The offset in the file where the hash :attr:`before` begins."""
 
-    def __init__(self, path: Path, scratch: Path, known: Cursor | None = None) -> None:
+    def __init__(self, path: Path, scratch: Path, known: Cursor | None = None, *, own: bool = False) -> None:
         self.base = self.start = 0
         self.before = blake3()
         """The hash of the bytes before the new part."""
@@ -179,6 +181,9 @@ class Snapshot:
                 file.seek(self.base)
                 if size - self.base < _MAPPED_FROM:
                     self.data = memoryview(_read(file, size - self.base))
+                elif own:
+                    self._map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+                    self.data = memoryview(self._map)
                 else:
                     scratch.mkdir(mode=0o700, exist_ok=True)
                     check_file(file, path, scratch)
@@ -329,7 +334,7 @@ def keep_original(source: Source, rendered: Path, load: Load) -> dict[str, str]:
     for path in (source.main, *source.beside):
         path = copies / path.name if copies.is_dir() else path
         if path.name == source.main.name or path.exists():
-            with Snapshot(path, rendered.parent) as snapshot:
+            with Snapshot(path, rendered.parent, own=copies.is_dir()) as snapshot:
                 found[path_text(path.name)] = load.huge(snapshot.data, snapshot.passed).hex()
     return found
 

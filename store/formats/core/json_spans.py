@@ -44,7 +44,8 @@ class Member(NamedTuple):
 
 def locate(payload: bytes, path: ValuePath) -> tuple[int, int]:
     """Return the span of the value at ``path`` (empty: of the whole document). Raises UsageError where none is."""
-    start, end = _document(payload)
+    # of an object, its members tell what it is
+    start, end = (0, len(payload)) if path and payload[:1] == b"{" else _document(payload)
     for depth, step in enumerate(path):
         found: tuple[int, int] | None = None
         if isinstance(step, str) and payload[start] == _OBJECT:
@@ -61,12 +62,12 @@ def locate(payload: bytes, path: ValuePath) -> tuple[int, int]:
 def _value_of(payload: bytes, start: int, end: int, key: str) -> tuple[int, int] | None:
     if end - start > _LARGE:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if (spans := member_spans(payload[start:end])) is not None:
+            if (spans := member_spans(memoryview(payload)[start:end])) is not None:
                 return (start + spans[key][0], start + spans[key][1]) if key in spans else None
     return {member.key: (member.value, member.end) for member in members(payload, start)}.get(key)
 
 
-def member_spans(text: bytes) -> dict[str, tuple[int, int]] | None:
+def member_spans(text: bytes | memoryview) -> dict[str, tuple[int, int]] | None:
     """Return the spans of an object's values, by key, at a parser's speed; None where a key stands twice.
 
     Raises what msgspec does for a text that strict parsers refuse.
@@ -184,11 +185,11 @@ def _document(payload: bytes) -> tuple[int, int]:
     return start, value_end(payload, start)
 
 
-def _after_blanks(payload: bytes, position: int) -> int:
+def _after_blanks(payload: bytes | memoryview, position: int) -> int:
     return _after(_blanks, payload, position)
 
 
-def _after(run: re.Pattern[bytes], payload: bytes, position: int) -> int:
+def _after(run: re.Pattern[bytes], payload: bytes | memoryview, position: int) -> int:
     found = run.match(payload, position)
     return found.end() if found else position
 

@@ -508,11 +508,9 @@ def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:
     budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
     with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
         for row in rows:
-            for piece in pieces_of(_encode_row(row)):
+            for piece in pieces_of(_encode_row(row) + b"\n"):
                 budget.spend(len(piece))
                 file.write(piece)
-            budget.spend(1)
-            file.write(b"\n")
     return Path(file.name)
 
 

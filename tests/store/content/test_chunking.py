@@ -3,9 +3,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.content.delta import chunk_list, chunks, chunks_of
-from store.disk.blob_format import decode_chunks
-from store.ids import hash_bytes
+from store.content.delta import chunks, chunks_of
 
 NOISE = random.Random(7).randbytes(2 << 20)
 
@@ -31,17 +29,6 @@ def test_an_insertion_changes_few_chunks() -> None:
     changed = NOISE[: 1 << 20] + b"inserted" + NOISE[1 << 20 :]
     after = {changed[start:end] for start, end in chunks(changed)}
     assert len(after - before) <= 3
-
-
-def test_a_list_names_the_chunks_and_the_whole() -> None:
-    passed: list[int] = []
-    digest, listed = chunk_list(memoryview(NOISE), passed.append)
-    assert digest == hash_bytes(NOISE)
-    spans = list(chunks(NOISE))
-    assert [tuple(chunk) for chunk in decode_chunks(listed)] == [
-        (hash_bytes(NOISE[start:end]), end - start) for start, end in spans
-    ]
-    assert passed == [end for _, end in spans]
 
 
 @given(st.lists(st.integers(1, 3 << 20), max_size=8), st.integers(0, 9 << 20))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store.content.compression import Member, pack_group, pack_single
-from store.content.delta import chunk_list, chunks
+from store.content.delta import chunks
 from store.content.resolver import Resolver
 from store.content.zstd import Dictionary, train
 from store.disk import skeleton_format
@@ -253,8 +253,9 @@ HUGE = random.Random(5).randbytes(900_000)
 
 
 def add_chunked(packed: Packed, data: bytes) -> Hash:
-    digest, listed = chunk_list(memoryview(data), lambda _: None)
-    packed.add([plain(data[start:end]) for start, end in chunks(data)])
+    pieces = [data[start:end] for start, end in chunks(data)]
+    digest, listed = hash_bytes(data), encode_chunks([Chunk(hash_bytes(piece), len(piece)) for piece in pieces])
+    packed.add([plain(piece) for piece in pieces])
     packed.add_record(encode_record(Compression.CHUNKS, len(data), digest, listed), [digest])
     return digest
 
