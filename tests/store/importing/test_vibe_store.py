@@ -256,6 +256,20 @@ def test_what_is_deleted_goes_from_both_lists(store: Store, home: Path, memory_p
     assert runtime["actions"] == VIBE_ACTIONS[1:]
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_result_in_which_nothing_stands_stays_unless_its_call_goes(
+    store: Store, home: Path, memory_path: Path, is_deleted: bool
+) -> None:
+    sent = [*VIBE_MESSAGES[:2], {**VIBE_MESSAGES[2], "message": {**VIBE_MESSAGES[2]["message"], "content": []}}]  # type: ignore[dict-item]  # a message is an object
+    bring(store, home, vibe_store(ID, VIBE_ENTRIES, [*sent, VIBE_MESSAGES[3]]))
+    if is_deleted:
+        change(store, {}, gone=(CODE,))
+    else:
+        change(store, {CODE: "pass"})
+    exported = listed(written(store, memory_path / "out"), "checkpoint")
+    assert (sent[2] in exported, len(exported)) == ((False, 3) if is_deleted else (True, 4))
+
+
 def test_any_of_its_files_is_of_the_session(home: Path) -> None:
     write(home, vibe_store(ID, VIBE_ENTRIES, VIBE_MESSAGES))
     for path in (home / FOLDER, *(home / FOLDER).rglob("*.json"), *(home / FOLDER).rglob("*.jsonl")):
