@@ -135,7 +135,7 @@ class RecordIntake:
         """Files beside the session that were left out, a line each."""
         self.appender: Appender | None = None
         self.ending: Ending | None = None
-        """What is to be committed of it, None if nothing is."""
+        """The commit that it waits for, None if nothing of it is to be committed."""
         self.redacted = 0
         """The last record of the session that the conversation has without a secret, 0 if there is none."""
         self._turns: list[Turn] = []

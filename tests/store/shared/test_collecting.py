@@ -181,7 +181,7 @@ def test_an_import_reads_once_more_what_has_gone_meanwhile(
         delete(a, entry.id, a.writer.head(entry.id).tip)
     # what an import relies on goes with it
     gc.collect()
-    hurry, times = Group.hurry, []
+    commit, times = Group.commit, []
 
     def late(self: Group) -> None:
         if self._endings and not times:
@@ -191,9 +191,9 @@ def test_an_import_reads_once_more_what_has_gone_meanwhile(
             collect(a)
             b.intake.resolver.forget()
         times.extend([1] * len(self._endings))
-        hurry(self)
+        commit(self)
 
-    monkeypatch.setattr(Group, "hurry", late)
+    monkeypatch.setattr(Group, "commit", late)
     # it has the same text, which b finds in the space
     report = Importer(b).run([second])
     assert (report.imported, report.errors) == (1, [])
