@@ -251,6 +251,9 @@ _CACHED_KIB = 8192
 _READER_CACHED_KIB = 2048
 """There is one reader a thread, and its cache is valid only until the next change."""
 
+_FETCHED_AT_ONCE = 16
+"""The rows that are read at a time where there may be very many."""
+
 _ROOM_BYTES = 1 << 20
 """With less room than this on the disk, changes are held."""
 _PAGES_A_ROW = 16
@@ -321,10 +324,20 @@ INDEX = Schema(SCHEMA_VERSION, TABLES)
 
 
 class _Reader:
-    """One thread's connection for reading, closed when the thread ends or the database is closed."""
+    """One thread's connection for reading, closed when the thread ends or the database is closed.
+
+    ``lock`` is held while SQLite reads: a process does not survive that another thread closes the connection then.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self.lock = threading.Lock()
+
+    def stop(self) -> None:
+        """Take the lock, to close the connection: what it reads is waited for, but not for long."""
+        if not self.lock.acquire(timeout=_PATIENCE_SECONDS):
+            self.connection.interrupt()
+            self.lock.acquire()
 
     def __del__(self) -> None:
         self.connection.close()
@@ -459,7 +472,7 @@ class Database:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> _Reader:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             self._check()
@@ -467,11 +480,12 @@ class Database:
             self._check_path()
             found = _Reader(self._connect(_READER_CACHED_KIB))
             self._check_path()
-            reader = self._local.reader = found
-            reader.connection.execute("PRAGMA query_only = ON")
+            found.connection.execute("PRAGMA query_only = ON")
             with self._lock:
-                self._readers.add(reader)
-        return reader.connection
+                self._check()
+                self._readers.add(found)
+            reader = self._local.reader = found
+        return reader
 
     def _check_path(self) -> None:
         if self._is_replaced():
@@ -483,7 +497,9 @@ class Database:
             if self.held:
                 with self._lock:
                     return self._writer.execute(sql, parameters).fetchall()
-            return self._reader.execute(sql, parameters).fetchall()
+            reader = self._reader
+            with reader.lock:
+                return reader.connection.execute(sql, parameters).fetchall()
         except _FAULTS as error:
             raise self._error(error) from error
         except OverflowError:
@@ -496,12 +512,17 @@ class Database:
             yield from self.query(sql, parameters)
             return
         try:
-            cursor = self._reader.execute(sql, parameters)
+            reader = self._reader
+            with reader.lock:
+                cursor = reader.connection.execute(sql, parameters)
             with self._cursors_lock:
                 self._cursors.add(cursor)
-            # not "yield from": that would close the cursor of who stops early, perhaps when its connection is closed
-            for row in cursor:  # noqa: UP028
-                yield row
+            while True:
+                with reader.lock:
+                    some = cursor.fetchmany(_FETCHED_AT_ONCE)
+                if not some:
+                    return
+                yield from some
         except _FAULTS as error:
             raise self._error(error) from error
 
@@ -756,9 +777,13 @@ class Database:
                 return
             readers = list(self._readers)
             _shrink(self._writer)
-        # nobody waits for a reader that reads just now
         for reader in readers:
-            _shrink(reader.connection)
+            # nobody waits for one that reads just now
+            if reader.lock.acquire(blocking=False):
+                try:
+                    _shrink(reader.connection)
+                finally:
+                    reader.lock.release()
 
     def close(self, *, sync: bool = False) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file.
@@ -775,14 +800,21 @@ class Database:
                 for kept in (self._writer, *self._readers):
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
                 return
-            # one that is not read to the end would go on reading, and the log could not be folded into the file
             with self._cursors_lock:
                 unread = list(self._cursors)
-            for cursor in unread:
-                with suppress(sqlite3.Error):
-                    cursor.close()
-            for reader in list(self._readers):
-                reader.connection.close()
+            readers = list(self._readers)
+            for reader in readers:
+                reader.stop()
+            try:
+                # one that is not read to the end would go on reading, and the log could not be folded into the file
+                for cursor in unread:
+                    with suppress(sqlite3.Error):
+                        cursor.close()
+                for reader in readers:
+                    reader.connection.close()
+            finally:
+                for reader in readers:
+                    reader.lock.release()
             try:
                 if self.held:
                     with suppress(ConvfsError):
@@ -819,6 +851,7 @@ class Unchanging(Database):
         self.held = self.damaged = self._closed = False
         try:
             self._writer = sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True, isolation_level=None)
+            self._only = _Reader(self._writer)
         except sqlite3.Error as error:
             raise self._error(error) from error
         try:
@@ -830,8 +863,8 @@ class Unchanging(Database):
             raise
 
     @property
-    def _reader(self) -> sqlite3.Connection:
-        return self._writer
+    def _reader(self) -> _Reader:
+        return self._only
 
     def close(self, *, sync: bool = False) -> None:
         """Close it."""

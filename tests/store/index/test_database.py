@@ -4,6 +4,8 @@ import _sqlite3
 import ctypes
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -73,6 +75,44 @@ def test_after_closing(tmp_path: Path) -> None:
         database.query("SELECT 1")
     with pytest.raises(StoreFailed, match="closed"), database.writing():
         pass
+
+
+_CLOSED_WHILE_READ = """
+import sys, threading
+from pathlib import Path
+from store.errors import StoreFailed
+from store.index.database import Database, Schema
+
+def read(database):
+    try:
+        while True:
+            database.query("SELECT sum(number) FROM numbers")
+            assert len(list(database.rows("SELECT number FROM numbers LIMIT 50"))) == 50
+    except StoreFailed:
+        refused.append(database)
+
+refused = []
+schema = Schema(1, "CREATE TABLE state (key TEXT PRIMARY KEY, value); CREATE TABLE numbers (number);")
+for turn in range(40):
+    database = Database(Path(sys.argv[1]), "boot", schema)
+    with database.writing() as sql:
+        sql.executemany("INSERT INTO numbers VALUES (?)", [(number,) for number in range(100)])
+    threads = [threading.Thread(target=read, args=(database,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    threading.Event().wait(0.02)
+    database.close()
+    for thread in threads:
+        thread.join(20)
+print(len(refused))
+"""
+
+
+def test_a_database_that_is_closed_while_others_read_it_refuses_them(tmp_path: Path) -> None:
+    """SQLite does not look whether its connection is still there: the process would end."""
+    script = [sys.executable, "-c", _CLOSED_WHILE_READ, tmp_path / "x.db"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "160\n", "")
 
 
 def test_numbers_beyond_what_sqlite_holds_are_in_no_row(tmp_path: Path) -> None:
