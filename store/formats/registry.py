@@ -37,6 +37,7 @@ _KNOWN = (
     ("claude-ai", "claude-ai", "claude_ai", "ClaudeAi"),
     ("jp", "jp", "jp", "Jp"),
     ("pi", "pi", "pi.session", "Pi"),
+    ("pi-zst", "pi", "pi.session", "PiCompressed"),
     ("kilo", "opencode", "opencode", "Kilo"),
     ("opencode", "opencode", "opencode", "Opencode"),
     ("llm-logs", "llm-logs", "llm", "LlmLogs"),

@@ -11,23 +11,18 @@ Sessions of the first Codex, which was written in TypeScript, are a document eac
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from contextlib import suppress
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import msgspec
 
-from store.content import zstd
-from store.errors import UsageError
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens, Said, is_line, is_own, said
-from store.formats.core.budget import Budget, size_on_disk
+from store.formats.core.compressed import Compressed, opened
 from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_cuts import LITERAL, choice_of, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
-from store.formats.core.look import HEAD_SIZE, Look, open_regular, read_head
+from store.formats.core.look import Look, read_head
 from store.formats.core.splices import with_members, without_elements
 from store.formats.core.times import milliseconds
 
@@ -297,51 +292,16 @@ class Codex(Rollouts):
         return Source(self.name, look.path, look.path)
 
 
-class CodexCompressed(Codex):
+class CodexCompressed(Compressed, Codex):
     """OpenAI's Codex, which compresses the files of older sessions: ``rollout-<time>-<id>.jsonl.zst``."""
 
     name = "codex-zst"
     unpacked = Codex.name
-    keeps_file = True
     native = ()
 
     def claim(self, look: Look) -> Source | None:
-        """Claim a compressed file by the lines that it begins with; none beside which they stand as they are."""
-        if not look.path.name.endswith(f".jsonl{zstd.SUFFIX}") or not look.head.startswith(zstd.MAGIC):
-            return None
-        if look.path.with_suffix("").exists():
-            return None
-        inner = Look(look.path)
-        inner.head = b""
-        with suppress(zstd.Torn):
-            for piece in zstd.expanded(BytesIO(look.head)):
-                inner.head += piece
-                if len(inner.head) >= HEAD_SIZE:
-                    break
-        return Source(self.name, look.path, look.path) if _is_ours(inner) else None
-
-    def rendition(self, source: Source, scratch: Path) -> Path:
-        """Write the lines, of a damaged file those before the damage."""
-        with (
-            open_regular(source.main) as file,
-            NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as lines,
-        ):
-            budget = Budget(source.main, size_on_disk(file), scratch)
-            with suppress(zstd.Torn):
-                for piece in zstd.expanded(file):
-                    budget.spend(len(piece))
-                    lines.write(piece)
-        return Path(lines.name)
-
-    def restore(self, original: Path, rendition: Path, target: Path) -> None:
-        with original.open("rb") as file:
-            try:
-                for _piece in zstd.expanded(file):
-                    pass
-            except zstd.Torn as error:
-                raise UsageError(f"what was edited cannot be written into a damaged file: {error}") from None
-        with rendition.open("rb") as lines, target.open("wb") as file:
-            zstd.compress_file(lines, file)
+        inner = opened(look)
+        return Source(self.name, look.path, look.path) if inner and super().claim(inner) else None
 
 
 def _is_ours(look: Look) -> bool:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 
+from store.formats.core.compressed import Compressed, opened
 from store.formats.core.format import About, ExternalBlob, Format, Resuming, Source, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
@@ -63,6 +64,10 @@ def _keeping(record: bytes, line: JsonObject, lines: Sequence[JsonObject], kept:
     return put(record, ("firstKeptEntryId",), spell(next(filter(None, later)), record))
 
 
+_is_of_lines = re.compile(
+    r".+\.jsonl(?:\.(?:(?:deleted|reset)\.\d{4}-\d\d-\d\dT[\d-]+(?:\.\d+)?Z(?:\.[0-9a-f]{32})?|migrated(?:\.\d+)?))?"
+).fullmatch
+"""Tells the names of files of lines; OpenClaw's sessions that have ended have another one."""
 _is_session_name = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:-\d+)?Z_.+").fullmatch
 _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "toolResult", "user"))
 _cut_off_line = re.compile(rb'\s*+\{"type":"(?:session|message|compaction)",.{0,200}?"(?:parentId|cwd|message)":').match
@@ -94,7 +99,7 @@ class Pi(Format):
     def claim(self, look: Look) -> Source | None:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
         path = look.path
-        if path.suffix != ".jsonl" or look.is_folder:
+        if not _is_of_lines(path.name) or look.is_folder:
             return None
         objects = look.objects()
         # the lines of others may look like pi's, but not the beginnings of their sessions
@@ -175,6 +180,18 @@ class Pi(Format):
                 if lines[at].get("type") == "compaction":
                     kept[at] = _keeping(record, lines[at], lines, kept)
         return list(kept.values())
+
+
+class PiCompressed(Compressed, Pi):
+    """OpenClaw, which compresses sessions that have ended."""
+
+    name = "pi-zst"
+    unpacked = Pi.name
+    native = ()
+
+    def claim(self, look: Look) -> Source | None:
+        inner = opened(look)
+        return Source(self.name, look.path, look.path) if inner and super().claim(inner) else None
 
 
 def _is_ours(line: JsonObject) -> bool:

@@ -4,12 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from store.errors import DamageError, NotFound
 from store.formats.core.format import About, Source
 from store.formats.core.look import Look
 from store.formats.pi.messages import title_slot
-from store.formats.pi.session import Pi
+from store.formats.pi.session import Pi, PiCompressed
 from tests.store.formats.test_pi_lens import IMAGE, assistant, call, entry, payload, result, said, slot, text
 
 PI = Pi()
@@ -59,6 +60,31 @@ def about(path: Path) -> About:
 def test_sessions_are_claimed_wherever_they_lie(tmp_path: Path, first: dict[str, object] | bytes) -> None:
     path = write(tmp_path / "backup.jsonl", first)
     assert PI.claim(Look(path)) == Source("pi", path, path, folder=path.with_suffix(""))
+
+
+ENDED = "2026-09-01T08-30-00.250Z"
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        (f"a.jsonl.reset.{ENDED}", True),
+        (f"a.jsonl.deleted.{ENDED}.{'0a' * 16}", True),
+        ("a.jsonl.migrated.2", True),
+        (f"a.jsonl.bak.{ENDED}", False),
+        (f"a.jsonl.reset.{ENDED}.1.tmp", False),
+        (f"a.json.reset.{ENDED}", False),
+    ],
+)
+def test_sessions_of_openclaw_that_have_ended_have_names_of_their_own(tmp_path: Path, *, name: str, ours: bool) -> None:
+    path = write(tmp_path / name, HEADER)
+    assert (PI.claim(Look(path)) is not None) is ours
+    packed = path.with_name(f"{name}.zst")
+    packed.write_bytes(zstandard.compress(path.read_bytes()))
+    # beside the lines it is no session
+    assert PiCompressed().claim(Look(packed)) is None
+    path.unlink()
+    assert (PiCompressed().claim(Look(packed)) is not None) is ours
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\0" * 40, b"not json"])

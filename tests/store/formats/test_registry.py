@@ -66,7 +66,7 @@ def test_a_directory_is_offered_to_those_that_may_claim_one(tmp_path: Path) -> N
 def test_formats_that_pack_others() -> None:
     for format_ in FORMATS:
         assert packing(format_.name) == [one.name for one in FORMATS if one.unpacked == format_.name]
-    assert packing("codex") == ["codex-zst"]
+    assert (packing("codex"), packing("pi")) == (["codex-zst"], ["pi-zst"])
 
 
 def test_few_formats_are_loaded_for_the_sessions_of_one(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ import base64
 import hashlib
 from pathlib import Path
 
+import zstandard
+
 from store.conversations.chain import Recorded
 from store.editing.editor import Editor
 from store.events.event import Event
@@ -75,3 +77,31 @@ def test_a_title_that_is_written_in_its_place_is_the_new_one(store: Store, tmp_p
     imported(store, path)
     assert by_source(store, path).title == "Login fixed"
     assert native(store, path) == path.read_bytes()
+
+
+def test_sessions_of_openclaw_that_have_ended_go_on_as_they_were(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "main" / "sessions"
+    path = write(folder / "1f9d2a6b.jsonl", HEADER, said("user", "Why?"))
+    imported(store, folder)
+    before = by_source(store, path)
+    ended = path.rename(folder / f"{path.name}.reset.2026-09-01T08-30-00.250Z")
+    write(path, {**HEADER, "id": "other"}, said("user", "And now?"))
+    for _time in range(2):
+        imported(store, folder)
+    assert {one.title for one in store.library.conversations()} == {"Why?", "And now?"}
+    with exported(store, by_source(store, ended)) as files:
+        assert files == {ended.name: ended.read_bytes()}
+    packed = ended.with_name(f"{ended.name}.zst")
+    packed.write_bytes(zstandard.compress(ended.read_bytes()))
+    ended.unlink()
+    alone = write(folder / "gone.jsonl", {**HEADER, "id": "gone"}, said("user", "Where?"))
+    deleted = alone.with_name(f"{alone.name}.deleted.2026-09-02T08-30-00.250Z.zst")
+    deleted.write_bytes(zstandard.compress(alone.read_bytes()))
+    alone.unlink()
+    for _time in range(2):
+        imported(store, folder)
+    known = {one.title: one for one in store.library.conversations()}
+    assert known.keys() == {"Why?", "And now?", "Where?"}
+    assert before.id in {one.id for one in known.values()}
+    with exported(store, known["Where?"]) as files:
+        assert files == {deleted.name: deleted.read_bytes()}

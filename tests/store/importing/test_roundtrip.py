@@ -178,5 +178,5 @@ def test_walk_claims_what_the_samples_are() -> None:
     if not SAMPLES.is_dir():
         pytest.skip(NO_SAMPLES)
     own = {format_.name for format_ in FORMATS if not is_described(format_)}
-    names = own - {"codex-json", "codex-zst", "cursor-store", "kilo", "messages-jsonl", "mistral-vibe-store"}
+    names = own - {"codex-json", "codex-zst", "cursor-store", "kilo", "messages-jsonl", "mistral-vibe-store", "pi-zst"}
     assert {found.format for found in walk(SAMPLES) if hasattr(found, "format")} == names
