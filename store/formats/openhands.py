@@ -6,7 +6,8 @@ model's call (``tool_call_metadata``). The events of its later software kit have
 A file holds one array of events, or an object with ``history``; ``output.jsonl`` of an evaluation has such an object a
 line, in older ones with pairs of action and observation. A submission to one is an array of patches. Where it works,
 OpenHands keeps a folder ``events`` a session, with a file an event: ``12.json``, later ``event-00012-ID.json``. Beside
-that, ``subagents`` has those of its delegates.
+that, ``subagents`` has those of its delegates. Its server keeps ``v1_conversations/SESSION/ID.json``: there, the times
+in the events are their order.
 """
 
 import os
@@ -31,7 +32,7 @@ from store.formats.core.format import About, Part, Source, Span
 from store.formats.core.json_cuts import choice_of, cut_spans, cuts
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
 from store.formats.core.lens import BOOKKEEPING, Before, Shown
-from store.formats.core.look import HEAD_SIZE, Look
+from store.formats.core.look import HEAD_SIZE, Look, read_head
 from store.formats.core.media import file_uri, mime_of
 from store.formats.core.splices import put, spell
 from store.formats.core.times import in_iso
@@ -193,7 +194,9 @@ _may_be = re.compile(rb'"(?:action|instance_id|kind|observation)"').search
 _event_file = re.compile(r"(?:event-)?(\d+)(?:-([\w-]+))?\.json").fullmatch
 _holds_events = re.compile(rb'(?<!\\)"(?:history|events|trajectory)"\s*+:\s*+\[').search
 _alone = choice_of("")
-_EVENTS, _COPIES = "events", "event_cache"
+_served_file = re.compile(r"[0-9a-f]{32}\.json").fullmatch
+_told_at = re.compile(rb'"timestamp"\s*+:\s*+"([^"]*+)"').search
+_EVENTS, _COPIES, _SERVED = "events", "event_cache", "v1_conversations"
 
 
 class OpenHands(DeclaredFormat):
@@ -205,6 +208,8 @@ class OpenHands(DeclaredFormat):
 
     def file_names(self, like: str, files: Sequence[tuple[str, bytes]]) -> Sequence[str] | None:
         """Return names that count up. The later generation refuses a session in which a number is left out."""
+        if _served_file(like):
+            return [name or f"{as_text(object_in(record).get('id')).replace('-', '')}.json" for name, record in files]
         known = [_event_file(name) for name, _record in files]
         named = next(filter(None, known), _event_file(like))
         if named is None:
@@ -229,11 +234,11 @@ class OpenHands(DeclaredFormat):
         """
         path = look.path
         if look.is_folder:
-            files = sorted(_event_files(path)) if path.name == _EVENTS else []
+            files = [file for _order, file in sorted(_event_files(path))]
             # a system prompt is long, and its kind may stand at its end
-            if not any(_is_event(Look(file).document) for _number, file in files[:_LOOKED_AT]):
+            if not any(_is_event(Look(file).document) for file in files[:_LOOKED_AT]):
                 return None
-            *first, main = (file for _number, file in files)
+            *first, main = files
             return Source(self.name, path, main, first=tuple(first))
         if path.parent.name == _COPIES or not _may_be(look.head) or not _is_ours(look.document):
             return None
@@ -270,12 +275,18 @@ class OpenHands(DeclaredFormat):
         return parts
 
 
-def _event_files(folder: Path) -> Iterator[tuple[int, Path]]:
+def _event_files(folder: Path) -> Iterator[tuple[tuple[bytes, int], Path]]:
+    """Yield the files of a folder's events, with what they are in the order of."""
+    is_served = folder.parent.name == _SERVED
+    if folder.name != _EVENTS and not is_served:
+        return
     with os.scandir(folder) as entries:
         for entry in entries:
-            named = _event_file(entry.name)
+            named = (_served_file if is_served else _event_file)(entry.name)
             if named and entry.is_file(follow_symlinks=False):
-                yield int(named[1]), folder / entry.name
+                path = folder / entry.name
+                told = _told_at(read_head(path) or b"") if is_served else None
+                yield (told[1] if told else b"", 0 if is_served else int(named[1])), path
 
 
 def _is_ours(document: object) -> bool:

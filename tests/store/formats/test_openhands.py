@@ -239,8 +239,11 @@ def test_a_folder_of_events_is_a_session(tmp_path: Path, name: str, later: bool)
     assert FORMAT.about(source, [path.read_bytes() for path in files]).session_id == "s-1"
     assert list(FORMAT.homes(tmp_path, tmp_path)) == []
     (tmp_path / "sessions").rename(tmp_path / ".openhands")
-    (tmp_path / ".openhands" / "sessions").mkdir()
-    assert list(FORMAT.homes(tmp_path, tmp_path)) == [tmp_path / ".openhands" / "sessions"]
+    names = ("sessions", "agent-canvas/conversations", "agent-canvas/dev_conversations", "ada/v1_conversations")
+    homes = [tmp_path / ".openhands" / name for name in names]
+    for home in homes:
+        home.mkdir(parents=True)
+    assert list(FORMAT.homes(tmp_path, tmp_path)) == homes
 
 
 def test_other_folders_and_copies_of_events_are_not_claimed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Files that a tool writes anew as they grow: what is new is added, and each edit goes back alone."""
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,39 @@ def test_a_folder_of_events_grows_by_files(store: Store, tmp_path: Path) -> None
     with exported(store, by_source(store, kept)) as files:
         assert files == {f"events/{path.name}": path.read_bytes() for path in kept.iterdir()}
     assert imported(store, tmp_path).unchanged == 1
+
+
+def test_events_that_a_server_keeps_are_in_the_order_of_their_times(store: Store, tmp_path: Path) -> None:
+    kept = tmp_path / "v1_conversations" / ("5e" * 16)
+    kept.mkdir(parents=True)
+
+    def served(number: int) -> Path:
+        key = uuid.uuid5(uuid.NAMESPACE_URL, str(number))
+        return write(kept / f"{key.hex}.json", numbered(number) | {"id": str(key)})
+
+    written = [served(number) for number in (5, 0, 3, 1, 4)]
+    (kept / "notes.json").write_text("{}")
+    imported(store, tmp_path)
+    # one comes late
+    written.append(served(2))
+    imported(store, tmp_path)
+    conversation = by_source(store, kept)
+    times = [f"2026-03-05T19:31:0{number}" for number in range(6)]
+    assert [json.loads(payload)["timestamp"] for payload in payloads(store, kept)] == times
+    with exported(store, conversation) as files:
+        assert files == {f"{kept.name}/{path.name}": path.read_bytes() for path in written}
+    assert imported(store, tmp_path).unchanged == 1
+    added = Append(json.dumps(numbered(9) | {"id": str(uuid.UUID(int=9))}).encode(), "openhands.event.v1")
+    Editor(store).append(conversation.id, [added])
+    with exported(store, store.library.conversation(conversation.id)) as files:
+        assert files.keys() == {f"{kept.name}/{name}" for name in (*(path.name for path in written), f"{9:032}.json")}
+
+
+def test_a_session_of_openhands_has_the_title_that_lies_beside(store: Store, tmp_path: Path) -> None:
+    kept = events_folder(tmp_path, "event-{0:05}-e{0}.json", 2)
+    write(kept.with_name("meta.json"), {"id": "s-1", "title": "Fix the login", "agent": {"llm": {"model": "m"}}})
+    imported(store, tmp_path)
+    assert by_source(store, kept).title == "Fix the login"
 
 
 @pytest.mark.parametrize(
