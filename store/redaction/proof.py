@@ -33,7 +33,7 @@ from store.redaction.survey import across_chunks, kept_files, keys_in
 from store.store import Store
 
 _AT_ONCE = 1 << 16
-"""The bytes that are searched at a time: every other thread is held up meanwhile."""
+"""The bytes of a file that are read at a time."""
 _LEAST_REACH = 64
 """The bytes that pieces have in common at least: as many as a name in hexadecimal."""
 _FEW = 32
@@ -191,18 +191,10 @@ class _Prover:
 
     def _look(self, data: bytes, where: str) -> None:
         self.proof.bytes += len(data)
-        if any(map(self._secrets.hold, self._pieces(data))):
+        if self._secrets.hold(data):
             self.proof.found.append(where)
         if self._keys and self._names(data):
             self.proof.found.append(f"{where}: the name of a blob that held a secret")
-
-    def _pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield bytes a piece at a time, each with the end of the one before it."""
-        if len(data) <= 2 * self._step:
-            yield data
-            return
-        for start in range(0, len(data), self._step):
-            yield data[max(start - self._reach, 0) : start + self._step]
 
     def _look_within(self, data: bytes, where: str) -> None:
         try:

@@ -41,7 +41,14 @@ _LONG = 512
 """The length above which a text is looked for only in the spellings that programs write."""
 _TOGETHER = 24
 """The number of needles that are looked for one after the other; more of them, all at once."""
-_BROKEN = re.compile(rb"[A-Za-z0-9+/_-]{32}(?:(?:\\+r)?\\+n|\r?\n)[A-Za-z0-9+/_-]{4}")
+_BROKEN = re.compile(
+    rb"[\\\r\n](?<=[A-Za-z0-9+/_-]{32}.)(?:(?<=\n)|(?<=\r)\n|(?<=\\)\\*(?:r\\+)?n)[A-Za-z0-9+/_-]{4}", re.DOTALL
+)
+"""The end of a line within base64. It begins with what is rare: all else is passed over at once."""
+_AT_ONCE = 1 << 15
+"""The bytes that are searched at a time: every other thread is held up meanwhile."""
+_DEEP = b"\\" * 11
+"""Backslashes in which a spelling may be longer than ``_LONGEST_SPELLING``."""
 
 _IN_LINE = re.compile(rb"((?:\\+r)?\\+n|\r?\n)|.")
 
@@ -225,7 +232,7 @@ class Secrets:
     def __bool__(self) -> bool:
         return bool(self.literals)
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """The length of the longest spelling that programs write."""
         short = (len(text.literal) * _LONGEST_SPELLING for text in self._texts)
@@ -233,7 +240,13 @@ class Secrets:
 
     def hold(self, data: bytes) -> bool:
         """Return whether ``data`` has any of them."""
-        return next(self._found(data), None) is not None
+        if len(data) <= 2 * _AT_ONCE or _DEEP in data:
+            return next(self._found(data), None) is not None
+        # each piece with the end of the one before it
+        step = max(_AT_ONCE, self.reach)
+        starts = range(0, len(data), step)
+        pieces = (data[max(start - self.reach, 0) : start + step] for start in starts)
+        return any(next(self._found(piece), None) is not None for piece in pieces)
 
     def places(self, data: bytes) -> list[Occurrence]:
         """Return their places in ``data``, in order; they do not overlap."""

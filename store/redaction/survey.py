@@ -28,7 +28,7 @@ Renamed = Callable[[bytes], bytes | None]
 
 _LONGEST = 64
 """The bytes of the longest name that a pattern finds."""
-_STEP = 1 << 17
+_STEP = 1 << 15
 """The bytes in which a pattern is looked for at a time: every other thread is held up meanwhile."""
 
 

@@ -155,3 +155,20 @@ def test_bytes_of_any_kind_are_blanked(secret: bytes, data: bytes) -> None:
     known = Secrets([secret])
     blanked = known.blanked(data + secret + data)
     assert len(blanked) == 2 * len(data) + len(secret)
+
+
+@pytest.mark.parametrize("fill", [b". ", b"\\n", b"AA"])
+@pytest.mark.parametrize("edge", [1 << 15, 5 << 15])
+def test_it_is_found_wherever_it_lies_in_much(edge: int, fill: bytes) -> None:
+    known = secrets(SECRET)
+    written = json.dumps({"arguments": json.dumps(SECRET)}).encode()
+    lines = base64.encodebytes(b"long before it, and then " + SECRET.encode() * 3)
+    for spelling in (SECRET.encode(), written, SECRET.encode("utf-16-le"), lines, b"\\" * 40 + written):
+        for before in range(0, len(spelling) + 1, 17):
+            data = fill * 200_000
+            data = data[: edge - before] + spelling + data[edge:]
+            assert known.hold(data)
+
+
+def test_nothing_is_found_in_much_that_only_looks_like_it() -> None:
+    assert not secrets(PLAIN).hold((PLAIN[:-1].encode() + b"\n") * 20_000 + base64.encodebytes(b"x" * 200_000))
