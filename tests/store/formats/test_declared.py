@@ -183,6 +183,7 @@ def test_every_page_describes_its_format() -> None:
 OF_LINES = {
     "Qwen Code": ("qwen-code", ["record", "user", "assistant", "user"]),
     "Qwen Code that only counts": ("qwen-code", ["record"]),
+    "Hermes' gateway": ("hermes-lines", ["record", "user", "call", "result"]),
     "Droid": ("droid", ["record", "user", "call", "result"]),
     "Kimi Code": ("kimi-code", ["record", "record", "record"]),
     "kimi-cli": ("kimi-cli", ["system", "user", "record"]),
@@ -251,7 +252,11 @@ def test_a_display_log_of_grok_stands_for_a_session_without_history(tmp_path: Pa
     assert [source.format for source in walk(path.parent) if isinstance(source, Source)] == ["grok-build"]
 
 
-OF_DOCUMENTS = {"Amp": "amp", "Hermes": "hermes", "Continue": "continue"}
+OF_DOCUMENTS = {
+    "Amp": "amp",
+    "Continue": "continue",
+    **dict.fromkeys(("Hermes", "Hermes that was told to save", "Hermes that was told to save later"), "hermes"),
+}
 
 
 @pytest.mark.parametrize("tool", OF_DOCUMENTS)

@@ -74,7 +74,14 @@ LM_STUDIO = {
     ],
 }
 
+HERMES = {"id": "h1", "model": "m", "started_at": 1767225600.5, "messages": [{"role": "user", "content": "Why?"}]}
+HERMES_USAGE = {"input_tokens": 9, "output_tokens": 8, "cache_read_tokens": 7, "cache_write_tokens": 6}
+
 BESIDE: dict[str, tuple[Files, Counts]] = {
+    "Hermes": (
+        {".hermes/sessions/saved/hermes_conversation_1.json": HERMES | HERMES_USAGE | {"actual_cost_usd": 0.5}},
+        (9, 8, 7, 6, 0.5),
+    ),
     "Mistral Vibe": (
         {".vibe/logs/session/s1/messages.jsonl": VIBE, ".vibe/logs/session/s1/meta.json": {"stats": VIBE_STATS}},
         (20, 10, 0, 0, 0.5),
