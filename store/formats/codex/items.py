@@ -167,13 +167,21 @@ def _message(value: JsonObject, base: ValuePath, before: Before) -> Shown:
     return into.shown(Kind.NOTE)
 
 
-def _agent_message(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+def agent_message(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View what one agent tells another: an item, or on a line of its own."""
     into = CodexContent(base=base)
     into.add(value.get("content"), (*base, "content"))
     into.own(value, "author", "recipient")
     if not into.blocks:
         into.header["encrypted"] = True
     return into.shown(Kind.NOTE)
+
+
+def spoken(value: JsonObject, base: ValuePath, before: Before) -> Shown:
+    """View what was said aloud; that such a conversation begins and ends is bookkeeping."""
+    into = CodexContent(base=base)
+    into.add(value.get("text"), (*base, "text"))
+    return into.shown_if_any(Kind.USER if value.get("role") == "user" else Kind.ASSISTANT)
 
 
 def _reasoning(value: JsonObject, base: ValuePath, before: Before) -> Shown:
@@ -317,7 +325,7 @@ _VIEWS: dict[str, ItemView] = {
     **dict.fromkeys(("compaction", "compaction_summary", "context_compaction"), _compaction),
     **dict.fromkeys(("custom_tool_call_output", "function_call_output", "local_shell_call_output"), _output),
     **dict.fromkeys(("mcp_tool_call_output", "tool_result", "tool_search_output"), _output),
-    "agent_message": _agent_message,
+    "agent_message": agent_message,
     "custom_tool_call": _custom_call,
     "function_call": _function_call,
     "image_generation_call": _image_call,

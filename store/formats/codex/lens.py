@@ -33,10 +33,11 @@ from store.formats.core.twins import copies
 
 _encode = msgspec.json.Encoder().encode
 
-QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context", "world_state"))
+_MEASURED = ("security_risk_score", "token_usage_record")
+QUIET = frozenset(("inter_agent_communication_metadata", "state", "turn_context", "world_state", *_MEASURED))
 """The types of lines that no reader asks for."""
 
-_SPEAKING = ("compacted", "event_msg", "inter_agent_communication", "response_item", "session_meta")
+_SPEAKING = ("compacted", "event_msg", "inter_agent_communication", "realtime_item", "response_item", "session_meta")
 ENVELOPED = QUIET.union(_SPEAKING) - {"state"}
 """The types of lines that have a payload."""
 
@@ -197,6 +198,8 @@ def _since(before: Tokens, total: Tokens) -> Tokens | None:
 _VIEWS: dict[str, items.ItemView] = {
     "compacted": events.compacted,
     "event_msg": events.event,
+    "inter_agent_communication": items.agent_message,
+    "realtime_item": items.spoken,
     "response_item": items.item,
     "session_meta": events.session_meta,
 }

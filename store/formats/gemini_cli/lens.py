@@ -3,7 +3,7 @@
 ``{"id", "timestamp", "type", "content", …}`` is a message; one with an id that was before replaces that one.
 ``{"sessionId", "projectHash", "startTime", …}`` begins a file of lines, ``{"$set": {…}}`` replaces some of that, and
 ``{"$rewindTo": "<id>"}`` takes back a message and all after it. ``$set`` may hold ``messages``: all that the model is
-sent from there on.
+sent from there on. ``{"$patch": {"id", "content", …}}`` changes what it is sent of one.
 """
 
 import copy
@@ -100,7 +100,8 @@ _FAILED = ("cancelled", "error")
 def view(record: JsonObject, before: Before) -> Shown:
     """View a record of any type."""
     if not is_message(record):
-        return BOOKKEEPING if is_own(record) or not has_sentence(record) else unknown_record(record, _ENVELOPE)
+        says = has_sentence(record) and ("$patch" in record or not is_own(record))
+        return unknown_record(record, _ENVELOPE) if says else BOOKKEEPING
     answered = answered_in(record)
     repeated = {call for call in answered if before.tool(_result_of(call)) == REPEATED}
     key = f"message {as_text(record.get('id'))}"

@@ -100,6 +100,12 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     (dict(BEGINNING), Kind.RECORD, []),
     (changed(lastUpdated=TIME), Kind.RECORD, []),
     ({"$rewindTo": "m1"}, Kind.RECORD, []),
+    ({"$patch": {"removeIds": ["m1"]}}, Kind.RECORD, []),
+    (
+        {"$patch": {"id": "m1", "content": "It was long, and is short."}},
+        Kind.NOTE,
+        [("record", '{\n  "$patch": {\n    "id": "m1",\n    "content": "It was long, and is short."\n  }\n}')],
+    ),
 ]
 
 

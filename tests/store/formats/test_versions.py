@@ -341,6 +341,31 @@ CASES: dict[str, Case] = {
         "note",
         [("", "not reachable")],
     ),
+    "what Qwen is to reach": (
+        "qwen-code",
+        qwen("goal_state", v=2, cause="create", snapshot={"goal": {"objective": "All tests pass."}}),
+        "note",
+        [("", "All tests pass.")],
+    ),
+    "what Qwen has reached": (
+        "qwen-code",
+        qwen("goal_state", v=2, cause="complete", snapshot={"goal": {"objective": "All.", "lastReason": "They do."}}),
+        "note",
+        [("", "They do.")],
+    ),
+    "that Qwen goes on": (
+        "qwen-code",
+        qwen("goal_state", v=2, cause="resume", snapshot={"goal": {"objective": "All.", "lastReason": "They do."}}),
+        "record",
+        [],
+    ),
+    "a record of a later Qwen that says something": (
+        "qwen-code",
+        qwen("of_tomorrow", advice={"said": "Ask the other team first."}),
+        "note",
+        [("record", "")],
+    ),
+    "a record of a later Qwen that says nothing": ("qwen-code", qwen("of_tomorrow", count=3), "record", []),
     "what a fork of Qwen's knows": (
         "qwen-code",
         qwen("agent_bootstrap", history=[{"role": "user", "parts": [{"text": "Why?"}]}], systemInstruction="Be brief."),
