@@ -363,6 +363,16 @@ _decode_row = msgspec.json.Decoder(Row).decode
 _escapes = re.compile(rb"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD]([89a-fA-F]..)|\\.").sub
 
 
+def _in_whole_characters(text: bytes) -> bytes:
+    """Return a text of JSON of the same length, and with no half of a character."""
+    return _escapes(lambda found: b"\\ue" + found[2] if found[2] else found[0], text)
+
+
+def fits_a_line(document: bytes) -> bool:
+    """Return whether a document on one line can stand in that of a row: :func:`decode_row` reads it."""
+    return is_strict_json(document) or is_strict_json(_in_whole_characters(document))
+
+
 def encode_row(row: Row) -> bytes:
     """Return the line that a row is."""
     return b"".join(pieces_of(_encode_row(row)))
@@ -376,8 +386,8 @@ def decode_row(line: bytes) -> Row:
     try:
         return _decode_row(line)
     except msgspec.DecodeError:
-        # of the same length, and valid; what is in the documents is taken from the line itself
-        whole = _escapes(lambda found: b"\\ue" + found[2] if found[2] else found[0], line)
+        # what is in the documents is taken from the line itself
+        whole = _in_whole_characters(line)
         row = _decode_row(whole)
         starts = {column: whole.find(raw) for column, raw in row.json.items()}
         return replace(row, json={one: Raw(line[at : at + len(bytes(row.json[one]))]) for one, at in starts.items()})

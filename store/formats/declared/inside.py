@@ -47,9 +47,9 @@ def on_one_line(document: str) -> bytes | None:
                 document = _blanks(r"\1", document) if is_json(document.encode()) else ""
                 if "\n" in document or "\r" in document:
                     return None
-        # what cannot be read cannot be cut
-        line = document.strip().encode()
-        return line if is_json(line) else None
+        # what cannot be read cannot be cut, nor can what it is put into be read
+        line = document.strip("\0 \t\r\n").encode()
+        return line if sqlite.fits_a_line(line) else None
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return None
 

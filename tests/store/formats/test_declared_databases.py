@@ -525,6 +525,23 @@ def test_a_document_with_half_a_character_stops_no_import(tmp_path: Path) -> Non
     assert json.loads(now) == json.loads(was.replace("Says a2", "Better."))
 
 
+@pytest.mark.parametrize(("more", "is_read"), [("chat || char(0, 0)", True), ("replace(chat, '[]', 'NaN')", False)])
+def test_a_document_that_strict_parsers_refuse_is_kept(tmp_path: Path, more: str, is_read: bool) -> None:
+    """Padding stands around it; what is no value of JSON shows it as it is. The chats beside it come in."""
+    path = webui(tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"UPDATE chat SET chat = {more} WHERE id = 'c1'")
+        [held] = database.execute("SELECT chat FROM chat WHERE id = 'c1'").fetchone()
+        database.commit()
+    with Store.open(tmp_path / "store") as store:
+        report = Importer(store).run([path])
+        assert (report.errors, report.imported) == ([], 3 if is_read else 2)
+        assert native(store, path) == path.read_bytes()
+    rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    assert len(of(rendered, "c1")) == (4 if is_read else 1)
+    assert is_read or any(json.dumps(held).encode() in record for record in rendered.records)
+
+
 HERMES = """CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,
     tool_calls TEXT, tool_name TEXT, timestamp REAL)"""
 
