@@ -76,6 +76,8 @@ def _summary(told: "StoreReport") -> list[tuple[str, str]]:
             pairs.append(("", f"{dollars_text(spent.told_cost)} of it as recorded in the sessions"))
         if 0 < spent.unpriced < spent.answers:
             pairs.append(("", f"without {spent.unpriced:,} answers of models without a price"))
+    if report.credits:
+        pairs.append(("credits", f"{report.credits:,.2f} of the makers of tools, as recorded in the sessions"))
     return pairs
 
 

@@ -90,10 +90,14 @@ def summed_up(metadata: Mapping[str, object]) -> Usage | None:
     # another store, or another version, may have told it
     counts = ((name, told.get(name)) for name in Tokens.__struct_fields__)
     tokens = {name: value for name, value in counts if type(value) is int and 0 <= value <= MOST}
-    model, cost = told.get("model"), told.get("cost")
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not 0 <= cost <= MOST_DOLLARS:
-        cost = None
-    return Usage("", model if isinstance(model, str) else "", Tokens(**tokens), cost)
+    model, cost, credit = told.get("model"), _amount(told.get("cost")), _amount(told.get("credits"))
+    return Usage("", model if isinstance(model, str) else "", Tokens(**tokens), cost, credits=credit)
+
+
+def _amount(told: object) -> float | None:
+    if isinstance(told, bool) or not isinstance(told, (int, float)):
+        return None
+    return told if 0 <= told <= MOST_DOLLARS else None
 
 
 class Running(Struct, frozen=True):

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from store.disk.blob_format import Compression
-from store.events.usage import Tokens
+from store.events.usage import Tokens, summed_up
 from store.index.catalogue import Catalogue
 from store.insight import prices
 from store.insight.ledger import AccountName, Tally, ToolDay, Uses
@@ -101,12 +101,13 @@ class BytesSaved(Struct, frozen=True):
     compression: int
 
 
-class StatsReport(Struct, frozen=True):
+class StatsReport(Struct, frozen=True, omit_defaults=True):
     """All knowledge about a store. For its bytes see :mod:`store.insight.report`.
 
     It is of ``counted_turns`` turns; ``complete`` says whether these are all, and all packs were looked at.
     ``shared_bytes`` are those of records that conversations share with older ones. Lists begin with what cost most;
-    days are in order, and so are the ``parts`` that all answers are made up of.
+    days are in order, and so are the ``parts`` that all answers are made up of. ``credits`` of their makers is what
+    tools count in that tell of no other cost.
     """
 
     complete: bool
@@ -123,6 +124,7 @@ class StatsReport(Struct, frozen=True):
     days: list[DaySpent]
     tools: list[ToolUsed]
     parts: list[PartSpent]
+    credits: float = 0.0
 
 
 def report(
@@ -179,7 +181,17 @@ def report(
             PartSpent(*astuple(one), project=project, model=model, day=day)
             for (day, project, model), one in sorted(by_part.items())
         ],
+        credits=_credits(catalogue),
     )
+
+
+def _credits(catalogue: Catalogue) -> float:
+    """Return the credits that sessions took, each once for all its copies."""
+    found: dict[tuple[object, object], float] = {}
+    for entry in catalogue.mentioning('"credits":'):
+        if (usage := summed_up(entry.metadata)) and usage.credits:
+            found.setdefault((entry.format, entry.metadata.get("session") or entry.id), usage.credits)
+    return round(sum(found.values()), 6)
 
 
 def _group(name: AccountName, projects: Mapping[int, str]) -> _Group:

@@ -348,6 +348,18 @@ def test_stats_say_what_is_there(user: User) -> None:
     assert user.run("stats", "--by", "day").splitlines() == user.run("stats", "--by", "day").splitlines()[:1]
 
 
+def test_stats_tell_of_credits(user: User) -> None:
+    kept = user.home / ".kiro" / "sessions" / "shop" / "sess_1"
+    kept.mkdir(parents=True)
+    told = {"type": "usage_summary", "promptTurnSummaries": [{"unit": "credit", "usage": 1.375}]}
+    said = ({"type": "user", "content": "Why?"}, told)
+    lines = [{"timestamp": "2026-08-01T11:00:05Z", "payload": one} for one in said]
+    (kept / "messages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    user.run("import")
+    assert "1.38 of the makers of tools" in user.run("stats")
+    assert json.loads(user.run("stats", "--json"))["credits"] == 1.375
+
+
 def test_fsck_and_reindex(user: User) -> None:
     user.session("shop", "a", "One", "Two")
     user.run("import")

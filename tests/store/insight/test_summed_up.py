@@ -236,6 +236,11 @@ def test_credits_of_kiro_are_told_and_cost_nothing(tmp_path: Path, store: Store,
     assert usage["credits"] == credited
     assert "cost" not in usage
     assert spent(store) == (0, 0, 0, 0, 0)
+    # a copy takes none
+    write(tmp_path / "copy", files)
+    Importer(store).run([tmp_path])
+    assert len(store.library.conversations()) == 2
+    assert report_of(store).credits == credited
 
 
 def test_running_sums_of_copilot_count_once_with_what_its_answers_tell(tmp_path: Path, store: Store) -> None:
