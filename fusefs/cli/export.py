@@ -29,6 +29,7 @@ FORMATS = (
     "oh-my-pi",
     "gemini-cli",
     "opencode",
+    "kilo",
     "aider",
     "messages-jsonl",
     "copilot-cli",

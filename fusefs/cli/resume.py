@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from store.formats.core.format import Resuming
 
 TOOLS = (
-    *("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "opencode", "llm", "aider"),
+    *("claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "kilo", "opencode", "llm", "aider"),
     *("cline", "continue", "copilot-cli", "droid", "grok-build", "kimi-cli", "kimi-code", "mistral-vibe", "qwen-code"),
 )
 """The programs of ``store.exporting.resume``; repeated here so that help need not import it."""

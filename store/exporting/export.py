@@ -19,7 +19,7 @@ from store.exporting.html.page import page_file
 from store.exporting.jp import Jp
 from store.exporting.messages import anthropic_file, openai_file
 from store.exporting.messages_jsonl import MessagesJsonl
-from store.exporting.opencode import Opencode
+from store.exporting.opencode import Kilo, Opencode
 from store.exporting.sessions import ClaudeCode, Codex, GeminiCli, OhMyPi, Pi
 from store.exporting.target import ExportJob, OneFile, Target, file_name
 from store.formats.core.media import suffix_of
@@ -72,6 +72,7 @@ TARGETS: dict[str, Target] = {
         OhMyPi(),
         GeminiCli(),
         Opencode(),
+        Kilo(),
         Aider(),
         MessagesJsonl(),
     )

@@ -1,4 +1,4 @@
-"""opencode's sessions, in the form that ``opencode export`` writes and ``opencode import`` takes in: one document.
+"""Sessions of opencode and Kilo, in the form that their ``export`` writes and ``import`` takes in: one document.
 
 A message of the model is everything that it says in one go, its calls with their results. Ids begin with the time, as
 opencode makes them, so that later ones come after them.
@@ -58,6 +58,12 @@ class Opencode(SessionTarget):
         yield {"info": info, "messages": _Messages(session, info["id"]).of(steps)}
 
 
+class Kilo(Opencode):
+    """A session for ``kilo import``."""
+
+    name = "kilo"
+
+
 class _Message(NamedTuple):
     id: str
     parts: list[JsonObject]
@@ -82,7 +88,7 @@ class _Messages:
         if model := next((model for step in steps if (model := _model(step))), None):
             self._model = model
         else:
-            self._session.losses.add("a model that opencode knows: it goes on with the one that is chosen there")
+            self._session.losses.add("a model that the tool knows: it goes on with the one that is chosen there")
         for step in steps:
             self._time = max(step.time_ms, self._time)
             if step.kind is Kind.TOOL_RESULT:

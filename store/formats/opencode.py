@@ -434,7 +434,9 @@ class Kilo(Opencode):
     def __init__(self) -> None:
         super().__init__()
         self.name, self.kept = "kilo", ["$XDG_DATA_HOME/kilo/kilo*.db"]
-        self.resuming = (Resuming("kilo", ("kilo", "--session", "{session}")),)
+        taking = ("kilo", "import", "{path}")
+        places = ("$XDG_DATA_HOME/kilo",)
+        self.resuming = (Resuming("kilo", ("kilo", "--session", "{session}"), places, taking=taking),)
 
     def claim(self, look: Look) -> Source | None:
         return super().claim(look) if look.path.name.startswith("kilo") and look.path.suffix == ".db" else None

