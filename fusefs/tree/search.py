@@ -32,6 +32,7 @@ from store.conversations.places import distinct
 from store.events.event import Kind
 from store.filenames import cut, safe_name, shown_name, unique
 from store.ids import Hash, now_ms
+from store.index.database import asked_again
 from store.store import Store
 
 if TYPE_CHECKING:
@@ -123,8 +124,10 @@ class Hits(Asked):
         self._unread = Unread()
         super().__init__(tree.workers.begin(self._search), tree.changes)
 
+    @asked_again
     def _search(self) -> None:
         """Search; done by a thread, while others look at what has been found."""
+        self.links, self._lines, self._has_more = {}, [], False
         store = self._tree.store
         paths = Paths(store)
         for page in store.search.pages(self._query, _MOST + 1, lines=_LINES, unread=self._unread):

@@ -309,6 +309,24 @@ def among(values: Collection[T]) -> tuple[str, list[T]]:
     return ",".join("?" * (len(given) + missing)), given + given[-1:] * missing
 
 
+class Renewed(StoreFailed):
+    """A database was begun anew while it was asked: it has nothing of what was there, and is to be asked again."""
+
+
+def asked_again(ask: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a question that is put from its beginning if the database is begun anew meanwhile."""
+
+    @wraps(ask)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> T:
+        while True:
+            try:
+                return ask(*args, **kwargs)
+            except Renewed:
+                continue
+
+    return answer
+
+
 class Schema(NamedTuple):
     """The schema of a database: the statements that make its tables, ``state`` among them, and their version.
 
@@ -379,6 +397,8 @@ class Database:
         self._cursors_lock = threading.Lock()
         self._lock = threading.RLock()
         self._closed = False
+        self.renewed = False
+        """True if it is closed, and another begun in its place."""
         self._noted = True
         self._writing = False
         self.held = False
@@ -462,11 +482,14 @@ class Database:
         self.damaged = True
         return DamageError(f"{self.path}: {what}: run convfs reindex")
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise StoreFailed if it has been closed, Renewed if another was begun in its place."""
         if self._closed:
             raise self._refusal()
 
     def _refusal(self) -> StoreFailed:
+        if self.renewed:
+            return Renewed(f"{self.path}: it has been begun anew, as by a redaction: ask again")
         return StoreFailed(f"{self.path}: the store has been closed")
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -475,14 +498,14 @@ class Database:
     def _reader(self) -> _Reader:
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
-            self._check()
+            self.check()
             # before, too: a connection to another database would remove that one's ``-wal`` when it closes
             self._check_path()
             found = _Reader(self._connect(_READER_CACHED_KIB))
             self._check_path()
             found.connection.execute("PRAGMA query_only = ON")
             with self._lock:
-                self._check()
+                self.check()
                 self._readers.add(found)
             reader = self._local.reader = found
         return reader
@@ -570,7 +593,7 @@ class Database:
         long as there is no room, for changes that nobody may rely on before a kill can no longer undo them.
         """
         with self._lock:
-            self._check()
+            self.check()
             if self._writing:
                 yield self._writer
                 return
@@ -694,7 +717,7 @@ class Database:
     def distrusted(self) -> Iterator[None]:
         """Mark the tables for a rebuild in case the process is killed within the block, which changes their sources."""
         with self._lock:
-            self._check()
+            self.check()
             self._write_all()
             self._note(_DISTRUSTED)
             self._noted = True
@@ -704,7 +727,7 @@ class Database:
             self.damaged = True
             raise
         with self._lock:
-            self._check()
+            self.check()
             self._write_all()
             self._note(self.boot)
 
@@ -734,7 +757,7 @@ class Database:
         damaged.
         """
         with self._lock:
-            self._check()
+            self.check()
             self._write_all()
             try:
                 self._writer.execute("PRAGMA secure_delete = ON").fetchone()
@@ -785,12 +808,14 @@ class Database:
                 finally:
                     reader.lock.release()
 
-    def close(self, *, sync: bool = False) -> None:
+    def close(self, *, sync: bool = False, renewed: bool = False) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file.
 
         With ``sync``, bring everything to disk and note that. Without, only the rest of this boot may trust it.
+        Whoever asks from now on is told that the store has been closed or, with ``renewed``, to ask again (Renewed).
         """
         with self._lock:
+            self.renewed = renewed
             self._closed = True
             if self._is_replaced():
                 # imported here, as hardly any process comes here
@@ -848,7 +873,7 @@ class Unchanging(Database):
     def __init__(self, path: Path, schema: Schema = INDEX) -> None:
         """Open the file. DamageError if it cannot be, is another version's, or was not closed in order."""
         self.path = path
-        self.held = self.damaged = self._closed = False
+        self.held = self.damaged = self._closed = self.renewed = False
         try:
             self._writer = sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True, isolation_level=None)
             self._only = _Reader(self._writer)
@@ -866,7 +891,7 @@ class Unchanging(Database):
     def _reader(self) -> _Reader:
         return self._only
 
-    def close(self, *, sync: bool = False) -> None:
+    def close(self, *, sync: bool = False, renewed: bool = False) -> None:
         """Close it."""
         self._closed = True
         self._writer.close()

@@ -7,7 +7,7 @@ from math import inf
 from store import paths
 from store.conversations.library import Library
 from store.errors import UsageError
-from store.index.database import Database, held_if_full
+from store.index.database import Database, asked_again, held_if_full
 from store.insight.counter import TurnCounter
 from store.insight.ledger import INSIGHT, Tally
 from store.insight.pack_sums import PackSums
@@ -42,6 +42,7 @@ class Insight(Derived):
                 self._parts = _Parts(self.files, self.library, db)
             return self._parts
 
+    @asked_again
     @held_if_full
     def step(self) -> bool:
         """Count a few new turns; return whether there is more to count."""
@@ -58,18 +59,22 @@ class Insight(Derived):
                 progress(self._opened().ledger.last, self.files.turns.count)
 
     @property
+    @asked_again
     def counted(self) -> int:
         """The last turn that is counted."""
         return self._opened().ledger.last
 
+    @asked_again
     def models(self) -> list[str]:
         """Return the models that have answered, as far as answers are counted."""
         return [row[0] for row in self.db.query("SELECT DISTINCT model FROM accounts WHERE model != '' ORDER BY 1")]
 
+    @asked_again
     def answered_by(self, model: str) -> list[int]:
         """Return the conversations that a model has answered in, as far as answers are counted."""
         return [row[0] for row in self.db.query("SELECT DISTINCT context FROM accounts WHERE model = ?", (model,))]
 
+    @asked_again
     def report(self) -> StatsReport:
         """Return a report on everything counted so far."""
         parts = self._opened()

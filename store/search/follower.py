@@ -36,7 +36,7 @@ from store.errors import Away, ConvfsError, NotFound, StoreFailed, UsageError
 from store.events.conversation import EventRow, Renderer, ResourceRow
 from store.events.event import Event, Kind
 from store.ids import Hash, tip_of, turn_of
-from store.index.database import Database, Row, Schema, among, held_if_full
+from store.index.database import Database, Row, Schema, among, asked_again, held_if_full
 from store.search import documents, segments
 from store.search.documents import Gathered, Gathering, Key
 from store.search.reader import ShownTurn, TurnReader
@@ -242,12 +242,13 @@ class Follower(Derived):
             self._segments = known = Segments(db)
         return known
 
+    @asked_again
     @held_if_full
-    def follow(self) -> None:
-        """Bring the known turns and heads up to date with the logs."""
+    def follow(self) -> Database:
+        """Bring the known turns and heads up to date with the logs; return the database that has them."""
         files, db = self.files, self.db
         if db.number("placed") == files.turns.count and db.number("heads") == files.heads.length:
-            return
+            return db
         with db.writing() as sql:
             start = db.number("heads") or HEADER_SIZE
             end = files.heads.length
@@ -273,14 +274,17 @@ class Follower(Derived):
             sql.executemany("INSERT OR IGNORE INTO waiting VALUES (?, 0)", [(turn,) for turn in patched])
             db.set_state("placed", count)
             db.set_state("heads", end)
+        return db
 
+    @asked_again
     def unfiled_turns(self) -> list[int]:
-        """Return the turns that have no document: call :meth:`follow` before."""
-        db = self.db
+        """Return the turns that have no document."""
+        db = self.follow()
         waiting: list[int] = [turn for (turn,) in db.query("SELECT turn FROM waiting ORDER BY turn")]
         return [*range(db.number("filed") + 1, db.number("placed") + 1), *waiting]
 
     @property
+    @asked_again
     def lacks_some(self) -> bool:
         """Whether there are :meth:`unfiled_turns`."""
         db = self.db

@@ -5,13 +5,14 @@ turns that show it; a turn to the contexts whose present branch has it. Turns th
 one by one.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
 from store.disk.turn_format import Turn
 from store.events.conversation import ResourceRow
 from store.ids import Hash, hash_key, patch_of, turn_of
+from store.index.database import asked_again
 from store.search import documents, follower
 from store.search.follower import Follower, batched
 
@@ -68,21 +69,27 @@ class Holders:
         query = "SELECT document FROM resources WHERE uri = ?"
         return self._turns(query, uri, lambda _turn, _held, own: any(one.uri == uri for one in own))
 
+    @asked_again
     def uris(self, limit: int, prefix: str = "") -> list[str]:
         """Return the first ``limit`` URIs of resources that begin with ``prefix``, in order."""
-        self._follower.follow()
+        db = self._follower.follow()
         unfiled = {one.uri for _turn, _held, own in self._follower.unfiled_contents() for one in own}
-        filed = self._follower.db.query(
+        filed = db.query(
             "SELECT DISTINCT uri FROM resources WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?",
             (prefix, prefix + _LAST, limit),
         )
         begin = (uri for uri in unfiled if uri.startswith(prefix))
         return sorted({*begin, *(uri for (uri,) in filed)})[:limit]
 
-    def places(self, turns: Iterable[int]) -> Iterator[TurnPlace]:
+    def places(self, turns: Sequence[int]) -> Iterator[TurnPlace]:
         """Yield the places of turns, those of each by context; nothing for a turn that is nowhere any more."""
-        self._follower.follow()
-        db = self._follower.db
+        for some in batched(turns, _AT_ONCE):
+            yield from self._places(some)
+
+    @asked_again
+    def _places(self, turns: Sequence[int]) -> list[TurnPlace]:
+        db = self._follower.follow()
+        found: list[TurnPlace] = []
         for turn in turns:
             own = turn_of(turn)
             depth: int | None = None
@@ -92,8 +99,10 @@ class Holders:
                     continue
                 if depth is None:
                     depth = follower.depth_of(db, own) or 0
-                yield TurnPlace(context, depth + 1, turn)
+                found.append(TurnPlace(context, depth + 1, turn))
+        return found
 
+    @asked_again
     def _turns(
         self,
         query: str,
@@ -103,8 +112,7 @@ class Holders:
         shown: bool = False,
     ) -> list[int]:
         """Return the turns of the documents that a query finds by ``value``, and the unfiled ones that hold it."""
-        self._follower.follow()
-        turns = self._follower.db.query(f"SELECT turn FROM turns WHERE document IN ({query})", (value,))
+        turns = self._follower.follow().query(f"SELECT turn FROM turns WHERE document IN ({query})", (value,))
         found = {turn for (turn,) in turns}
         found.update(late[0].turn_id for late in self._follower.unfiled_contents(shown=shown) if holds(*late))
         return sorted(found)

@@ -40,7 +40,7 @@ from store.events.conversation import NAMING, EventRow
 from store.events.event import Event, Kind
 from store.ids import now_ms, turn_of
 from store.index.catalogue import ContextEntry
-from store.index.database import Database
+from store.index.database import Database, Renewed
 from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_of, key_of, rank_of
 from store.search.folding import fold
 from store.search.follower import Follower, batched
@@ -225,17 +225,33 @@ class Finder:
     def pages(self) -> Iterator[list[Hit]]:
         """Yield the hits in events, best first, a page at a time, which may be empty.
 
-        Nothing is held between two pages.
+        Nothing is held between two pages. Raises Renewed where the index is begun anew after the first hit.
         """
+        any_hit = False
+        while True:
+            try:
+                for page in self._in_events():
+                    any_hit = any_hit or bool(page)
+                    yield page
+                return
+            except Renewed:
+                if any_hit:
+                    raise
+
+    def _in_events(self) -> Iterator[list[Hit]]:
         follower = self._follower
-        follower.follow()
-        last, unfiled = follower.db.number("placed"), follower.unfiled_turns()
+        db = follower.follow()
+        last, unfiled = db.number("placed"), follower.unfiled_turns()
         late = set(unfiled)
         if len(unfiled) <= _LATE:
             yield from self._late(unfiled)
         for page in self._pages():
             # later records were not asked for
-            yield self._best([[t for t in turns if t not in late and turn_of(t) <= last] for turns in page])
+            best = self._best([[t for t in turns if t not in late and turn_of(t) <= last] for turns in page])
+            # of another one, nobody knows what it lacks
+            db.check()
+            yield best
+        db.check()
         if len(unfiled) > _LATE:
             yield from self._late(unfiled)
 
@@ -523,7 +539,6 @@ class Search(Follower):
     @property
     def unfiled(self) -> int:
         """The number of turns that the index does not have."""
-        self.follow()
         return len(self.unfiled_turns())
 
 

@@ -50,10 +50,10 @@ class Derived(ABC):
     def db(self) -> Database:
         """The database. StoreFailed once the store has been closed."""
         db = self._db
-        if db is None or db.damaged:
+        if db is None or db.damaged or db.renewed:
             with self._opening:
                 db = self._db
-                if db is None or db.damaged:
+                if db is None or db.damaged or db.renewed:
                     db = self._db = self._open(anew=db is not None)
         return db
 
@@ -67,7 +67,7 @@ class Derived(ABC):
         if self._closed:
             raise StoreFailed("the store has been closed")
         if self._db is not None:
-            self._db.close()
+            self._db.close(renewed=True)
         if anew:
             remove_database(files.aside.path(self._name))
         return open_beside(files.aside, self._name, files.index.db.boot, self._schema, own, usable)
@@ -81,7 +81,7 @@ class Derived(ABC):
         """Begin again with an empty database, and leave nothing of the old one on the disk."""
         with self._filing, self._opening:
             if self._db is not None:
-                self._db.close()
+                self._db.close(renewed=True)
                 self._db = None
             erase_database(self.files.aside.path(self._name))
 

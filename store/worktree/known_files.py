@@ -25,7 +25,7 @@ from store.events.event import Event, Kind, utf8
 from store.formats.core.media import file_uri, mime_of
 from store.ids import Hash, hash_bytes, patch_of, tip_of, turn_of
 from store.index.catalogue import ContextEntry
-from store.index.database import Database, Row, Schema, held_if_full, put
+from store.index.database import Database, Row, Schema, asked_again, held_if_full, put
 from store.upkeep.derived import PROGRESS, PerConversation
 from store.upkeep.idle import SLICE_SECONDS
 from store.upkeep.recovery import Files
@@ -196,6 +196,7 @@ class KnownFiles(PerConversation):
         finally:
             self._filing.release()
 
+    @asked_again
     def rows(self, context: int, head: int) -> list[FileRow]:
         """Return the files that a conversation knew up to ``head``, which may be an earlier one, in order.
 
@@ -383,10 +384,12 @@ class KnownFiles(PerConversation):
     # -- all of them -----------------------------------------------------------------------------------------------
 
     @property
+    @asked_again
     def is_whole(self) -> bool:
         """Whether all conversations were looked at: no contents of one cannot be fetched now."""
         return self.db.one("SELECT 1 FROM waiting LIMIT 1") is None
 
+    @asked_again
     def uris(self, limit: int, prefix: str = "") -> list[str]:
         """Return the first ``limit`` URIs of files that begin with ``prefix``, in order."""
         query = "SELECT DISTINCT uri FROM files WHERE uri >= ? AND uri < ? ORDER BY uri LIMIT ?"
@@ -400,16 +403,18 @@ class KnownFiles(PerConversation):
         """Return the files that are this content, as :meth:`with_uri`."""
         return self._found("hash = ?", digest)
 
+    @asked_again
     def _found(self, where: str, value: str | bytes) -> list[tuple[int, FileRow]]:
         rows = self._all().query(f"SELECT * FROM files WHERE {where} ORDER BY context, number, seq", (value,))
         return [(row[0], self._row(row)) for row in rows]
 
     def _all(self) -> Database:
         """Return the database once everything is in it."""
+        db = self.db
         while self._look(time.monotonic() + SLICE_SECONDS):
             # others may want to look at one of them now
             time.sleep(_BREATH_SECONDS)
-        return self.db
+        return db
 
     def _look_at(self, context: int, head: int, until: float) -> int:
         if self._took_over(context, head):
