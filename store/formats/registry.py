@@ -49,10 +49,10 @@ _KNOWN = (
     ("specstory", "specstory", "specstory", "SpecStory"),
     *_pages(
         """
-        copilot-cli antigravity codex-exec cursor droid droid-stream gemini-stream agent-stream goose-lines
-        grok-build grok-updates hermes-lines jan kimi-cli kimi-code kiro kiro-messages kiro-db mistral-vibe qwen-code
-        amp copilot-history cline cline-tasks continue hermes lm-studio opencode-export vscode-chat crush goose
-        hermes-db openclaw opencode-v2 cursor-ide
+        copilot-cli antigravity codex-exec cursor droid droid-stream gemini-stream agent-stream goose-lines grok-build
+        grok-updates hermes-export hermes-lines jan kimi-cli kimi-code kiro kiro-messages kiro-db mistral-vibe
+        qwen-code amp copilot-history cline cline-tasks continue hermes lm-studio opencode-export vscode-chat crush
+        goose hermes-db openclaw opencode-v2 cursor-ide
         """
     ),
     ("cursor-store", "cursor-store", "cursor_store", "CursorStore"),

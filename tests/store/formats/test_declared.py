@@ -255,7 +255,8 @@ def test_a_display_log_of_grok_stands_for_a_session_without_history(tmp_path: Pa
 OF_DOCUMENTS = {
     "Amp": "amp",
     "Continue": "continue",
-    **dict.fromkeys(("Hermes", "Hermes that was told to save", "Hermes that was told to save later"), "hermes"),
+    "Hermes": "hermes",
+    "Hermes that was told to save": "hermes",
 }
 
 

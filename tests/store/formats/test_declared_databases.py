@@ -593,6 +593,28 @@ def test_messages_of_hermes_that_were_compacted_or_hold_pictures(tmp_path: Path)
     assert held[2] == "Taken back"
 
 
+def test_an_export_of_hermes_has_a_session_a_line(tmp_path: Path) -> None:
+    def exported(key: str, *messages: dict[str, object], **more: object) -> str:
+        said = [{"id": at, "session_id": key, "active": 1, "compacted": 0} | one for at, one in enumerate(messages)]
+        return dump({"id": key, "source": "cli", "model": "m", **more, "started_at": T / 1000, "messages": said})
+
+    asked = {"role": "user", "content": "Why?", "timestamp": T / 1000 + 1}
+    made = {"id": "c", "function": {"name": "read", "arguments": "{}"}}
+    first = exported("a", asked, {"role": "assistant", "content": "", "tool_calls": [made]}, title="Login")
+    taken_back = asked | {"content": "Never mind.", "active": 0}
+    second = exported("b", taken_back, asked, system_prompt="Be brief. " * 9000, parent_session_id="a")
+    path = tmp_path / "sessions.jsonl"
+    path.write_text(f"{second}\n{first}\n")
+    rendered = Rendered(format_named("hermes-export"), path, _folder(tmp_path, 0))
+    assert of(rendered, "b") == [(Kind.SYSTEM, ["Be brief. " * 9000]), (Kind.USER, ["Why?"])]
+    assert [kind for kind, _texts in of(rendered, "a")] == [Kind.USER, Kind.TOOL_CALL]
+    about = rendered.parts["a"].about
+    assert (about.title, about.started_ms) == ("Login", T)
+    assert rendered.parts["b"].about.extra["parent_session"] == "a"
+    changed = [one.replace(b"Why?", b"How?") for one in rendered.records]
+    assert restored(rendered, changed, tmp_path / "out.jsonl").read_text() == path.read_text().replace("Why?", "How?")
+
+
 OPENCLAW = """CREATE TABLE session_windows (session_id TEXT PRIMARY KEY, display_name TEXT, started_at INTEGER);
 CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, event_json TEXT, event_zstd BLOB,
     event_utf8_bytes INTEGER, navigation_json TEXT, PRIMARY KEY (session_id, seq),

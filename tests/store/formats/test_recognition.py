@@ -217,7 +217,7 @@ KNOWN = {
     "Goose": "goose",
     "Hermes": "hermes",
     "Hermes that was told to save": "hermes",
-    "Hermes that was told to save later": "hermes",
+    "Hermes that was told to save later": "hermes-export",
     "Hermes' gateway": "hermes-lines",
     "Kimi Code": "kimi-code",
     "LM Studio": "lm-studio",

@@ -74,12 +74,13 @@ LM_STUDIO = {
     ],
 }
 
-HERMES = {"id": "h1", "model": "m", "started_at": 1767225600.5, "messages": [{"role": "user", "content": "Why?"}]}
-HERMES_USAGE = {"input_tokens": 9, "output_tokens": 8, "cache_read_tokens": 7, "cache_write_tokens": 6}
+HERMES = {"id": "h1", "source": "cli", "model": "m", "started_at": 1767225600.5}
+HERMES_TAKEN = {"input_tokens": 9, "output_tokens": 8, "cache_read_tokens": 7, "cache_write_tokens": 6}
+HERMES_USAGE = HERMES_TAKEN | {"actual_cost_usd": 0.5, "messages": [{"role": "user", "content": "Why?"}]}
 
 BESIDE: dict[str, tuple[Files, Counts]] = {
     "Hermes": (
-        {".hermes/sessions/saved/hermes_conversation_1.json": HERMES | HERMES_USAGE | {"actual_cost_usd": 0.5}},
+        {".hermes/sessions/saved/hermes_conversation_1.json": HERMES | HERMES_USAGE},
         (9, 8, 7, 6, 0.5),
     ),
     "Mistral Vibe": (
