@@ -52,13 +52,14 @@ def decode(payload: bytes, most: int = MOST_VALUES) -> Decoded | None:
 
     That is one of ``most`` values, or with a string of very many characters. Never raises.
     """
-    if len(payload) > most and _takes_much(payload, most):
+    # one that msgspec has cut out of another, Raw, has no methods
+    if len(payload) > most and _takes_much(bytes(payload), most):
         return None
     try:
         return Decoded(_decode(payload), False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
-    stripped = payload.removeprefix(BYTE_ORDER_MARK).strip(PADDING)
+    stripped = bytes(payload).removeprefix(BYTE_ORDER_MARK).strip(PADDING)
     if stripped[:1] not in b'{["-0123456789tfnNI' or not stripped:
         return None
     try:

@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from store.formats.core import json_view
 from store.formats.core.json_view import Decoded, decode, pretty, scalar
@@ -24,6 +25,8 @@ def test_what_python_writes_is_read_back(value: object) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
     decoded = decode(payload)
+    # as it is cut out of another document
+    assert (decode(Raw(payload)), decode(Raw(payload), 1)) == (decoded, decode(payload, 1))
     if decoded is not None:
         pretty(decoded.value).encode()
 
