@@ -20,6 +20,7 @@ LARGEST_HELD = 96 << 20
 """A cell of more bytes is not held as a whole: a document is a text then."""
 _PIECE = 3 << 20
 """The bytes that are read at once: base64 of a multiple of three has no padding."""
+_AS_THEY_ARE = ("", "UTF-8")
 _MARK = b'"\\u0000cell:'
 _marks = re.compile(rb'"\\u0000cell:([0-9a-f]{32})"')
 _quoted = msgspec.json.Encoder().encode
@@ -29,11 +30,11 @@ _marked: dict[bytes, Callable[[], Iterator[bytes]]] = {}
 
 
 class LargeCell:
-    """A text, or bytes, in the row of a table that has a number; ``kind`` is SQLite's word for its type."""
+    """A text, in an encoding, or bytes ("") in the row of a table that has a number."""
 
-    def __init__(self, database: sqlite3.Connection, table: str, column: str, number: int, kind: str) -> None:
+    def __init__(self, database: sqlite3.Connection, table: str, column: str, number: int, encoding: str) -> None:
         self._database, self._place = database, (table, column, number)
-        self._kind = kind
+        self._encoding = encoding
         with self._open() as blob:
             self.size = len(blob)
             """In bytes."""
@@ -42,22 +43,25 @@ class LargeCell:
         return self._database.blobopen(*self._place, readonly=True)
 
     def __str__(self) -> str:
-        return f"{self._kind} of {self.size} bytes"
+        return f"{'text' if self._encoding else 'blob'} of {self.size} bytes"
 
     def whole(self) -> bytes:
-        """Return its bytes, with which nothing else need be held."""
-        with self._open() as blob:
-            return blob.read()
+        """Return its bytes, of a text in UTF-8, with which nothing else need be held; b"" of a text that is damaged."""
+        if self._encoding in _AS_THEY_ARE:
+            with self._open() as blob:
+                return blob.read()
+        try:
+            return b"".join(self._pieces())
+        except UnicodeDecodeError:
+            return b""
 
     def in_cells(self) -> str | None:
         """Return a mark for it as a text; None where it is none."""
-        if self._kind != "text":
+        if not self._encoding:
             return None
-        decoder = getincrementaldecoder("utf-8")()
         try:
-            for piece in self._pieces():
-                decoder.decode(piece)
-            decoder.decode(b"", final=True)
+            for _characters in self._characters():
+                pass
         except UnicodeDecodeError:
             return None
         return _mark(self._text)
@@ -65,7 +69,7 @@ class LargeCell:
     def in_json(self) -> bytes | None:
         """Return a mark for it as an object or a list on one line; None where it is none, or is too large to tell."""
         with self._open() as blob:
-            if self._kind != "text" or self.size > LARGEST_HELD or blob.read(1) not in (b"{", b"["):
+            if not self._encoding or self.size > LARGEST_HELD or not blob.read(2).strip(b"\0").startswith((b"{", b"[")):
                 return None
         return _quoted(_mark(self._pieces)) if is_json_line(self.whole()) else None
 
@@ -74,15 +78,28 @@ class LargeCell:
         return _mark(self._base64)
 
     def _pieces(self) -> Iterator[bytes]:
+        """Yield its bytes, of a text in UTF-8."""
+        if self._encoding in _AS_THEY_ARE:
+            yield from self._read()
+        else:
+            yield from (characters.encode() for characters in self._characters())
+
+    def _read(self) -> Iterator[bytes]:
         with self._open() as blob:
             while piece := blob.read(_PIECE):
                 yield piece
 
+    def _characters(self) -> Iterator[str]:
+        """Yield the characters of a text. Raises UnicodeDecodeError."""
+        decoder = getincrementaldecoder(self._encoding)()
+        for piece in self._read():
+            yield decoder.decode(piece)
+        yield decoder.decode(b"", final=True)
+
     def _text(self) -> Iterator[bytes]:
-        decoder = getincrementaldecoder("utf-8")()
         yield b'"'
-        for piece in self._pieces():
-            yield _quoted(decoder.decode(piece))[1:-1]
+        for characters in self._characters():
+            yield _quoted(characters)[1:-1]
         yield b'"'
 
     def _base64(self) -> Iterator[bytes]:
@@ -97,6 +114,11 @@ def _mark(write: Callable[[], Iterator[bytes]]) -> str:
     name = token_hex(16)
     _marked[name.encode()] = write
     return f"\0cell:{name}"
+
+
+def in_its_place(document: bytes) -> bytes:
+    """Return JSON for a row that becomes a line, which takes no copy of a large document then: a mark for that."""
+    return document if len(document) <= LARGE_BYTES else _quoted(_mark(lambda: iter((document,))))
 
 
 def pieces_of(line: bytes) -> Iterator[bytes]:

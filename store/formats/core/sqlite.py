@@ -27,9 +27,10 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -45,7 +46,7 @@ from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget,
 from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source, Span, Titled
 from store.formats.core.json_spans import value_end
 from store.formats.core.json_view import is_strict_json
-from store.formats.core.large_cells import LARGE_BYTES, LargeCell, pieces_of
+from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, pieces_of
 from store.formats.core.look import Look, open_regular
 
 MAGIC = b"SQLite format 3\0"
@@ -466,20 +467,62 @@ def rows_of(database: sqlite3.Connection, table: str, rest: str, *parameters: ob
 
     Once a row is too long for the database's limit, its large cells, and those of the rows after it, are LargeCells.
     """
+    of = f"FROM {quoted(table)} {rest}"
+
+    def numbers() -> Iterator[tuple[int, dict[str, object]]]:
+        for (number,) in _all(database, f"SELECT rowid {of}", *parameters):
+            yield number, {}
+
+    yield from _with_large_cells(database, table, dictionaries(database, f"SELECT * {of}", *parameters), numbers())
+
+
+def rows_found(
+    database: sqlite3.Connection, table: str, keys: Sequence[str], query: str, *parameters: object
+) -> Iterator[dict[str, object]]:
+    """Yield the rows of a table that a query finds, as :func:`rows_of`: whole ones, with ``keys`` and more columns."""
+
+    def numbers() -> Iterator[tuple[int, dict[str, object]]]:
+        there = columns_of(database, table)
+        shown = database.execute(f"SELECT * FROM ({query}) LIMIT 0", parameters).description
+        names = [str(name) for name, *_rest in shown if name in keys or name not in there]
+        where = " AND ".join(f"{quoted(key)} IS ?" for key in keys)
+        # what it looks into may be as long as what is held as a whole
+        most = database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_HELD)
+        every = _all(database, f"SELECT {', '.join(map(quoted, names))} FROM ({query})", *parameters)
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
+        for found in every:
+            row = dict(zip(names, found, strict=True))
+            # by itself: if it were in the query, whole rows would be sorted
+            own = f"SELECT rowid FROM {quoted(table)} WHERE {where} LIMIT 1"
+            for (number,) in _all(database, own, *(row[key] for key in keys)):
+                yield number, row
+
+    yield from _with_large_cells(database, table, dictionaries(database, query, *parameters), numbers())
+
+
+def _all(database: sqlite3.Connection, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    return database.execute(query, parameters).fetchall()
+
+
+def _with_large_cells(
+    database: sqlite3.Connection,
+    table: str,
+    rows: Iterable[dict[str, object]],
+    numbers: Iterable[tuple[int, dict[str, object]]],
+) -> Iterator[dict[str, object]]:
+    """Yield rows of a table; once one is too long, those of its ``numbers``, each with what it has beside its cells."""
     count = 0
     try:
-        for row in dictionaries(database, f"SELECT * FROM {quoted(table)} {rest}", *parameters):
+        for row in rows:
             count += 1
             yield row
         return
     except sqlite3.DataError as error:
-        encoding = database.execute("PRAGMA encoding").fetchone()
-        if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG or encoding != ("UTF-8",):
+        if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG:
             raise
     columns = [str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")]
-    numbers = database.execute(f"SELECT rowid FROM {quoted(table)} {rest}", parameters).fetchall()
-    for (number,) in numbers[count:]:
-        yield dict(_cells(database, table, columns, number))
+    for number, more in islice(numbers, count, None):
+        yield more | dict(_cells(database, table, columns, number))
 
 
 def _cells(
@@ -491,10 +534,11 @@ def _cells(
         ).fetchone()
         return found
 
+    [(encoding,)] = database.execute("PRAGMA encoding")
     kinds = told(", ".join(f"typeof({quoted(column)})" for column in columns))
     for column, kind in zip(columns, kinds, strict=True):
         if kind in ("text", "blob"):
-            cell = LargeCell(database, table, column, number, str(kind))
+            cell = LargeCell(database, table, column, number, encoding if kind == "text" else "")
             if cell.size > LARGE_BYTES:
                 yield column, cell
                 continue
@@ -518,9 +562,10 @@ def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:
     budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
     with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
         for row in rows:
-            for piece in pieces_of(_encode_row(row) + b"\n"):
+            for piece in pieces_of(_encode_row(row)):
                 budget.spend(len(piece))
                 file.write(piece)
+            file.write(b"\n")
     return Path(file.name)
 
 

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from store.errors import UsageError
 from store.events.event import ValuePath
 from store.formats.core import documents, sqlite
-from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.editing import Lens
 from store.formats.core.export_format import Node, ways
 from store.formats.core.format import About, Mark, Part, Source, Span, Titled, first_line, last_part
@@ -34,7 +33,7 @@ from store.formats.core.json_view import (
     value_at,
     value_in,
 )
-from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell
+from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, in_its_place
 from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
@@ -81,7 +80,7 @@ class DeclaredDatabase(DatabaseFormat):
         begun = 0
         for kind, names in kinds:
             # longer rows of tables are read cell by cell
-            most = LARGEST_WHOLE if kind.said.select or kind.said.rows else LARGE_BYTES
+            most = LARGEST_HELD if kind.works_out else LARGE_BYTES
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
             for line in kind.lines(database, begun, names):
                 begun += line.begins is not None
@@ -269,6 +268,10 @@ def _document_in(held: object) -> bytes | None:
     return on_one_line(text) if isinstance(text, str) else None
 
 
+_finds_rows = re.compile(r"\s*SELECT\s+(?:\w+\.)?\*", re.IGNORECASE).match
+"""Matches queries for whole rows of a table."""
+
+
 class Sessions(Struct):
     """One way in which a database holds sessions."""
 
@@ -302,6 +305,11 @@ class Sessions(Struct):
         return any(
             all(columns_of(database, table) >= wanted for table, wanted in tables.items()) for tables in self.schemas()
         )
+
+    @property
+    def works_out(self) -> bool:
+        """Whether queries find what is in no cell."""
+        return any(query and not _finds_rows(query) for query in (self.said.select, self.said.rows))
 
     @property
     def _named(self) -> str:
@@ -393,7 +401,10 @@ class Sessions(Struct):
         every = said.select or (
             f"SELECT {of} AS {quoted(said.id)} FROM {quoted(said.messages)} GROUP BY {of} ORDER BY min(rowid)"
         )
-        return sqlite.dictionaries(database, f"SELECT * FROM ({every}){where}" if where else every, *parameters)
+        query = f"SELECT * FROM ({every}){where}" if where else every
+        if _finds_rows(said.select):
+            return sqlite.rows_found(database, said.sessions, self._own, query, *parameters)
+        return sqlite.dictionaries(database, query, *parameters)
 
     def _are_said(self, database: sqlite3.Connection) -> str:
         """Return the condition for sessions that have messages: of very many, most may be empty.
@@ -418,7 +429,9 @@ class Sessions(Struct):
         said = self.said
         conditions = (f" AND ({one})" for one in listed(said.shown) if one.split(maxsplit=1)[0] in columns)
         shown = next(conditions, "")
-        if said.rows:
+        if _finds_rows(said.rows):
+            rows = sqlite.rows_found(database, said.messages, self._key, said.rows, session[said.id])
+        elif said.rows:
             rows = sqlite.dictionaries(database, said.rows, session[said.id])
         else:
             rest = f"WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
@@ -484,7 +497,7 @@ class Sessions(Struct):
             if item.key:
                 about[_NAME] = item.key
             held = parted(item.json, said.details) if said.details else item.json
-            return Row(begins, line.table, line.key, {}, {said.document: Raw(held)}, {}, about)
+            return Row(begins, line.table, line.key, {}, {said.document: Raw(in_its_place(held))}, {}, about)
 
         if not said.follows:
             yield from map(message, items)
@@ -547,8 +560,17 @@ def _inner(line: bytes, where: ValuePath) -> bytes:
         return b"{}"
 
 
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
 def _node(item: Item, follows: str) -> Node:
-    said = object_in(item.json)
+    said: Mapping[str, object]
+    try:
+        # without the text, which may be long
+        held = _members(item.json)
+        said = {name: msgspec.json.decode(held[name]) for name in ("id", follows, "timestamp") if name in held}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = object_in(item.json)
     time = said.get("timestamp")
     return Node(item.key or as_text(said.get("id")), as_text(said.get(follows)), time if isinstance(time, int) else 0)
 

@@ -12,8 +12,10 @@ import pytest
 from store.content import zstd
 from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
 from store.events.usage import NOTHING_RUNNING
+from store.formats.core import sqlite as sqlite_module
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look
+from store.formats.declared import database as declared_database
 from store.formats.registry import format_named, lens_for
 from store.importing.importer import Importer
 from store.store import Store
@@ -540,6 +542,32 @@ def test_a_document_that_strict_parsers_refuse_is_kept(tmp_path: Path, more: str
     rendered = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
     assert len(of(rendered, "c1")) == (4 if is_read else 1)
     assert is_read or any(json.dumps(held).encode() in record for record in rendered.records)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "column", "text"),
+    [
+        ("kiro-db", "conversations_v2", "value", "Looking"),
+        ("cursor-ide", "cursorDiskKV", "value", "Why does it fail?"),
+        ("open-webui", "chat", "chat", "Says u3"),
+    ],
+)
+def test_large_cells_make_the_same_lines(
+    name: str, table: str, column: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = MADE[name](tmp_path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"UPDATE {table} SET {column} = replace({column}, '{text}', ?)", ["long " * 2000])
+        database.commit()
+
+    def lines(number: int) -> list[bytes]:
+        return Rendered(format_named(name), path, _folder(tmp_path, number)).records
+
+    whole = lines(0)
+    for module in (declared_database, sqlite_module):
+        monkeypatch.setattr(module, "LARGE_BYTES", 8000)
+    assert lines(1) == whole
+    assert max(map(len, whole)) > 8000
 
 
 HERMES = """CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content TEXT, tool_call_id TEXT,

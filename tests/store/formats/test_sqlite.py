@@ -25,6 +25,7 @@ from store.formats.core.sqlite import (
     reading,
     remove_row,
     restore,
+    rows_found,
     rows_of,
     tables_of,
     write_lines,
@@ -33,8 +34,9 @@ from store.formats.core.sqlite import (
 ODD = ["text", 7, 2.5, None, b"\0\xff", "lone \x1f é😀", '{"a": [1, 2]}', "{not json", '{"a":\n1}', 1 << 62, "inf"]
 
 
-def database(path: Path, *, wal: bool = False) -> sqlite3.Connection:
+def database(path: Path, *, wal: bool = False, encoding: str = "UTF-8") -> sqlite3.Connection:
     found = sqlite3.connect(path, isolation_level=None)
+    found.execute(f"PRAGMA encoding = '{encoding}'")
     found.execute("PRAGMA synchronous = OFF")
     found.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}")
     found.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, x, y TEXT)")
@@ -206,9 +208,12 @@ LARGE = [
 ]
 
 
-def test_lines_with_large_cells_are_the_same_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16le", "UTF-16be"])
+def test_lines_with_large_cells_are_the_same_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
     path = tmp_path / "large.db"
-    with closing(database(path)) as found:
+    with closing(database(path, encoding=encoding)) as found:
         many = [value for pair in zip(LARGE, ODD, strict=False) for value in pair]
         found.executemany("INSERT INTO t (x, y) VALUES (?, ?)", [(value, f"small {value!r}"[:20]) for value in many])
         # a text that is no UTF-8
@@ -225,6 +230,11 @@ def test_lines_with_large_cells_are_the_same_in_pieces(tmp_path: Path, monkeypat
         found.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 8000)
         assert written(rows_of(found, "t", "ORDER BY id")) == whole
         assert not large_cells._marked
+        # those of a query have further columns
+        query = "SELECT *, id + ? AS next FROM t ORDER BY id"
+        more = list(rows_found(found, "t", ["id"], query, 1))
+        assert [row.pop("next") for row in more] == list(range(2, len(more) + 2))
+        assert written(iter(more)) == whole
         numbers = [row["id"] for row in rows_of(found, "t", "WHERE id > ? ORDER BY id DESC", 5)]
         assert numbers == sorted(numbers, reverse=True)
         assert len(numbers) > len(LARGE)

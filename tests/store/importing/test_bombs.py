@@ -238,13 +238,15 @@ def test_records_that_take_much_more_memory_once_they_are_read(home: Path, conte
     assert exported.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
 @pytest.mark.parametrize("what", ["text", "blob", "document"])
-def test_a_database_with_a_very_large_cell(home: Path, what: str) -> None:
+def test_a_database_with_a_very_large_cell(home: Path, what: str, encoding: str) -> None:
     path = home / "sessions.db"
     text = "some text that goes on " * (4 * MEGABYTE)
     cell: object = {"text": text, "blob": b"\xff" + text.encode(), "document": json.dumps([{"text": text}])}[what]
     with closing(sqlite3.connect(path)) as database:
-        database.executescript("""
+        database.executescript(f"""
+            PRAGMA encoding = '{encoding}';
             CREATE TABLE sessions (id TEXT PRIMARY KEY, name TEXT, working_dir TEXT);
             CREATE TABLE messages (id INTEGER PRIMARY KEY, session_id TEXT, role TEXT, content_json TEXT,
                 created_timestamp INTEGER);
@@ -258,6 +260,39 @@ def test_a_database_with_a_very_large_cell(home: Path, what: str) -> None:
     assert done.stdout.startswith("Conversations: 2 imported, 0 grown, 0 unchanged (5 records")
     done = run(home, "export", "A", "-o", home / "out")
     assert (home / "out" / "sessions.db").read_bytes() == path.read_bytes()
+
+
+BUBBLES = {"composerId": "c", "fullConversationHeadersOnly": [{"bubbleId": "a"}, {"bubbleId": "b"}]}
+MESSAGES = {"a": {"id": "a", "role": "user", "content": "Hi"}, "b": {"id": "b", "role": "assistant", "content": "LONG"}}
+LONG = {
+    "cursor-ide": (
+        "CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)",
+        [
+            ("cursorDiskKV", ("composerData:c", json.dumps(BUBBLES))),
+            ("cursorDiskKV", ("bubbleId:c:a", json.dumps({"type": 1, "text": "Hi"}))),
+            ("cursorDiskKV", ("bubbleId:c:b", json.dumps({"type": 2, "text": "LONG"}))),
+        ],
+    ),
+    "open-webui": (
+        "CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat TEXT, created_at INTEGER)",
+        [("chat", ("c", "u", "T", json.dumps({"history": {"messages": MESSAGES, "currentId": "b"}}), 1))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_very_large_message_in_a_document(home: Path, name: str) -> None:
+    path = home / "long.db"
+    schema, rows = LONG[name]
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(schema)
+        for table, row in rows:
+            cells = [one.replace("LONG", "some text " * 8 * MEGABYTE) if isinstance(one, str) else one for one in row]
+            database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(cells))})", cells)
+        database.commit()
+    done = run(home, "import", "--format", name, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
 
 
 def nested(depth: int) -> str:
