@@ -174,9 +174,9 @@ class ScratchNode(Node):
             return [os.fsencode(name) for name in os.listxattr(path) if name.startswith("user.")]
 
 
-def status_attributes(ino: int, status: os.stat_result) -> Attributes:
+def status_attributes(ino: int, status: os.stat_result, timeout: float = SHORT) -> Attributes:
     """Return the attributes of a file of the disk."""
-    return Attributes(ino, status.st_mode, status.st_size, 0, status.st_nlink, SHORT, status)
+    return Attributes(ino, status.st_mode, status.st_size, 0, status.st_nlink, timeout, status)
 
 
 class ScratchFile(ScratchNode, File):
@@ -515,6 +515,8 @@ class Scratch:
         except FileNotFoundError:
             return
         folder = self._in_folder(place, directory.ino)
+        # what a file may become is found out when it is looked up, before it is opened
+        timeout = 0.0 if isinstance(directory, EventsDirectory | NativeDirectory) else SHORT
         for position, name in sorted((_position(name), name) for name in names):
             if position > after:
                 at = ScratchPlace(folder, name, directory.ino)
@@ -522,8 +524,7 @@ class Scratch:
                     status = os.lstat(at.path)
                 except (FileNotFoundError, NotADirectoryError):
                     continue
-                node = self._node(status, at)
-                yield DirEntry(position, name, status_attributes(node.ino, status))
+                yield DirEntry(position, name, status_attributes(self._node(status, at).ino, status, timeout))
 
     def _without_left(self, directory: EventsDirectory, place: bytes, names: list[bytes]) -> list[bytes]:
         """Return names in ``events/`` without those that programs have left there which do not run any more."""

@@ -189,3 +189,22 @@ def test_a_transcript_that_was_closed_is_committed_at_the_next_start(filled: Pat
             assert talk.listed == [FIRST, SECOND, LAST, "00005-user.md"]
             assert talk.versions == 2
     check(filled)
+
+
+def test_a_new_event_that_was_being_written_is_a_file_that_becomes_one(filled: Path) -> None:
+    """Whoever has seen it in a listing makes an event of it, too, and then another one."""
+
+    def work(talk: Talk) -> None:
+        held.append(os.open(talk.events / "user.md", os.O_WRONLY | os.O_CREAT))
+        os.write(held[0], b"half of")
+
+    held: list[int] = []
+    killed(filled, work)
+    errno_of(lambda: os.close(held[0]))
+    with mounted(filled) as mount:
+        talk = Talk(mount)
+        assert "user.md" in talk.listed
+        assert (talk.events / "user.md").read_text() == "half of"
+        for number, text in enumerate(("one\n", "another\n"), 5):
+            (talk.events / "user.md").write_text(text)
+            assert (talk.events / f"{number:05}-user.md").read_text() == text
