@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from store import paths
+from store.content.sparing import sparing
 from store.conversations import branch
 from store.conversations.viewer import LARGEST_VIEWED, Measured
 from store.drawing import DONE, DRAWN, WORDS, Drawn, Payload, Piece, Words
@@ -154,7 +155,9 @@ class Filing:
             self._told(0, 0)
         try:
             self._all = store.search.unfiled
-            yield dict(store.texts.behind()) | dict(store.catalogue.without_sums())
+            # payloads are read once
+            with sparing():
+                yield dict(store.texts.behind()) | dict(store.catalogue.without_sums())
         finally:
             store.filing.release()
 

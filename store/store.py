@@ -390,6 +390,7 @@ class Store:
             if name in vars(self):
                 vars(self)[name].shrink()
         self.blobs.forget()
+        self.intake.shrink()
         self.records.shrink()
         zstd.let_go()
         gc.collect()

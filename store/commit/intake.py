@@ -838,6 +838,12 @@ class Intake:
         """Forget which blobs were seen intact in packs."""
         self._sound, self._sound_here = {}, {}
 
+    def shrink(self) -> None:
+        """Give back the memory of what was looked up: it is looked up again."""
+        self.forget_packed()
+        self.in_packs.forget()
+        self._here.forget()
+
     def _are_there(self, digests: Sequence[Hash], region: Region, *, logged: bool) -> bool:
         epoch = self.reliance.epoch
         if logged and self.publish is not None:

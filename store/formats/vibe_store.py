@@ -14,7 +14,6 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -197,10 +196,18 @@ class VibeStore(DeclaredFormat):
             path.write_bytes(content)
 
 
+def _digest(data: bytes) -> str:
+    """Return the SHA-256 of some bytes in hexadecimal."""
+    # imported here, as it loads OpenSSL: megabytes for a daemon that only looks whether sessions are of this format
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
 def _misnamed(folder: Path) -> Iterator[str]:
     """Yield the names of the chunks that are not called after their hashes."""
     for path in folder.glob("*.json"):
-        if sha256(path.read_bytes().removesuffix(b"\n")).hexdigest() != path.stem:
+        if _digest(path.read_bytes().removesuffix(b"\n")) != path.stem:
             yield path.name
 
 
@@ -324,7 +331,7 @@ class _Stored:
                 if held and not digest:
                     document = _put(document, held.place, json.loads(body))
                 elif written:
-                    named.append(sha256(body).hexdigest())
+                    named.append(_digest(body))
                     if named[-1] != digest:
                         yield f"{_CHUNKS}/{named[-1]}.json", body
             if held and described.get("chunks") is not None:
@@ -335,11 +342,11 @@ class _Stored:
             if document != was:
                 body = _canonical(document)
                 yield path, body
-            described["sha256"] = sha256(body).hexdigest()
+            described["sha256"] = _digest(body)
             manifest[name] = described
         body = _canonical(manifest)
         yield f"{self._generation}/manifest.json", body
-        yield _CURRENT, _canonical({**self.current, "manifest_sha256": sha256(body).hexdigest()})
+        yield _CURRENT, _canonical({**self.current, "manifest_sha256": _digest(body)})
 
 
 def _named(entry: object) -> tuple[str, Raw]:

@@ -3,12 +3,12 @@
 A line of such a row is made with marks in their place, and :func:`pieces_of` gives what they stand for.
 """
 
+import os
 import re
 import sqlite3
 from binascii import b2a_base64
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
-from secrets import token_hex
 
 import msgspec
 
@@ -111,7 +111,7 @@ class LargeCell:
 
 def _mark(write: Callable[[], Iterator[bytes]]) -> str:
     # nobody can know it, and write it into another cell
-    name = token_hex(16)
+    name = os.urandom(16).hex()
     _marked[name.encode()] = write
     return f"\0cell:{name}"
 

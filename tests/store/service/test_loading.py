@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.store.importing.sessions import lines, session
+
 ROOT = Path(__file__).resolve().parents[3]
 
 PROGRAM = """
@@ -47,3 +49,27 @@ def test_a_daemon_loads_what_few_ask_for_when_they_do(tmp_path: Path) -> None:
     assert "store.service.server." in names
     assert [name for name in names if name.startswith(tuple(f"{late}." for late in (*LATE, *LIBRARIES)))] == []
     assert collected == "0"
+
+
+IMPORT = """
+import sys
+from pathlib import Path
+from store.importing.importer import Importer
+from store.store import Store
+
+with Store.open(Path(sys.argv[1])) as store:
+    Importer(store).run([Path(sys.argv[2])])
+    print(store.writer.turns.count, *sys.modules)
+"""
+
+
+def test_an_import_of_sessions_that_need_no_openssl_loads_none(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    session(folder, lines("Boil water", "It boils."))
+    command = [sys.executable, "-c", IMPORT, tmp_path / "store", folder]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    count, *loaded = done.stdout.split()
+    assert int(count)
+    assert "store.formats.claude_code.session" in loaded
+    assert not {"_hashlib", "secrets"}.intersection(loaded)

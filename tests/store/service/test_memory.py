@@ -164,6 +164,25 @@ def test_a_store_at_rest_remembers_little(memory_path: Path) -> None:
         assert 4 * grown(read_and_rest) < grown(read)
 
 
+def test_a_store_at_rest_has_forgotten_what_it_looked_up_to_write(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 1, 1, "")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        items = [Append(user(f"{number} " * 10_000, number).encode(), TYPE) for number in range(50)]
+        store.contexts.append_many(1, items)
+        store.checkpointer.flush()
+
+        def write_again() -> None:
+            store.contexts.append_many(1, items)
+
+        def write_again_and_rest() -> None:
+            write_again()
+            store.rest()
+
+        write_again_and_rest()
+        assert 4 * grown(write_again_and_rest) < grown(write_again)
+
+
 def talked_and_read(mount: Mounted, client: Client, number: int) -> None:
     """Append to new conversations one by one, and read them: as files, as transcripts, with grep."""
     for one in range(CONVERSATIONS):
