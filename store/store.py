@@ -391,6 +391,7 @@ class Store:
                 vars(self)[name].shrink()
         self.blobs.forget()
         self.intake.shrink()
+        self.files.jumps.shrink()
         self.records.shrink()
         zstd.let_go()
         gc.collect()

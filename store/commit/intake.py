@@ -457,13 +457,15 @@ def _none_waits(_digest: Hash) -> None:
 
 
 _REMEMBERED = 100_000
+_SOUND = 1 << 15
+"""The blobs of which it is remembered that they are intact, at most: some 4 MB."""
 _CACHE_BYTES = 8 << 20
 
 
 def _remember(known: dict[Hash, None], digests: Collection[Hash]) -> None:
-    if len(known) + len(digests) > _REMEMBERED:
+    if len(known) + len(digests) > _SOUND:
         known.clear()
-    known.update(dict.fromkeys(islice(digests, _REMEMBERED)))
+    known.update(dict.fromkeys(islice(digests, _SOUND)))
 
 
 _OUTGOING_BYTES = 16 << 20

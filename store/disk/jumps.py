@@ -134,6 +134,11 @@ class Jumps:
                 except OSError:
                     self._failed = True
 
+    def shrink(self) -> None:
+        """Forget the jumps that were made last: what is made of them is read again."""
+        with self._lock:
+            self._recent.clear()
+
     def ancestor(self, turn_id: int, depth: int) -> int:
         """Return the ancestor of a turn at ``depth``, which may be its own.
 

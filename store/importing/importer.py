@@ -20,7 +20,6 @@ from store.content import zstd
 from store.disk.files import temporary_folder
 from store.errors import ConvfsError, Fault, Gone, StoreFailed, told
 from store.formats.core import sqlite
-from store.formats.core.archives import is_archive
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
 from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess, learn, packing
@@ -32,7 +31,6 @@ from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done, RecordIntake
 from store.importing.session import FileImport, NothingNew, Progress, SessionImport, unpacked_path
-from store.importing.skipped import reason
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -250,6 +248,10 @@ class _Run(Struct):
                 known = self._known(found.path) or self._file(found.path)
                 self._unchanged(known.format if known else "")
         if nothing:
+            # imported here, as few files are named that hold nothing, and to read archives takes megabytes
+            from store.formats.core.archives import is_archive
+            from store.importing.skipped import reason
+
             of = self.formats[0].name if len(self.formats) == 1 else "a tool that is known (`convfs formats`)"
             head = read_head(path) or b"\0"
             more = "; --as-text takes a plain log" if len(self.formats) > 1 and b"\0" not in head else ""

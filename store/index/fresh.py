@@ -7,7 +7,6 @@ that may be there. Rows that wait when the process is killed are filed at the ne
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 from store.ids import Hash
 
@@ -26,8 +25,9 @@ class Fresh:
     """Rows that wait to be filed. One thread at a time changes them; any may look."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, KeyPlace] = {}
-        self._further: dict[int, list[KeyPlace]] = {}
+        self._places: dict[int, int] = {}
+        """The place of each blob by its key, as one number: a tuple takes three times as much memory."""
+        self._further: dict[int, list[int]] = {}
         """The other places of blobs that have several, by key."""
         self.packs: dict[int, int] = {}
         """Of which packs, and up to where, all blobs are filed once these are."""
@@ -35,33 +35,49 @@ class Fresh:
         """The last blob with each feature."""
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._further)
+        return len(self._places) + len(self._further)
 
     def __bool__(self) -> bool:
-        return bool(self._rows or self.packs or self.sketches)
+        return bool(self._places or self.packs or self.sketches)
 
     def add(self, rows: Sequence[KeyPlace], packs: Mapping[int, int], sketches: Mapping[int, Hash]) -> None:
-        new = {row[0]: row for row in rows}
-        if len(new) == len(rows) and new.keys().isdisjoint(self._rows):
-            self._rows.update(new)
+        new = {row[0]: _joined(row) for row in rows}
+        if len(new) == len(rows) and new.keys().isdisjoint(self._places):
+            self._places.update(new)
         else:
             for row in rows:
-                if self._rows.setdefault(row[0], row) != row and row not in self._further.get(row[0], ()):
-                    self._further.setdefault(row[0], []).append(row)
+                key, place = row[0], _joined(row)
+                if self._places.setdefault(key, place) != place and place not in self._further.get(key, ()):
+                    self._further.setdefault(key, []).append(place)
         self.packs.update(packs)
         self.sketches.update(sketches)
 
     def of(self, key: int) -> list[BlobPlace]:
         """Return the places of a blob, by its key."""
-        row = self._rows.get(key)
-        return [] if row is None else [one[1:] for one in (row, *self._further.get(key, ()))]
+        place = self._places.get(key)
+        return [] if place is None else [_parted(one) for one in (place, *self._further.get(key, ()))]
 
     def parts(self) -> Iterator[list[KeyPlace]]:
         """Yield all rows, some at a time, which lie in the same part of the index."""
-        parts: list[list[KeyPlace]] = [[] for _ in range(_PARTS)]
-        for row in chain(self._rows.values(), *self._further.values()):
-            parts[row[0] >> KEY_BITS - _PART_BITS].append(row)
-        yield from filter(None, parts)
+        parts: list[list[int]] = [[] for _ in range(_PARTS)]
+        for key in self._places:
+            parts[key >> KEY_BITS - _PART_BITS].append(key)
+        for part in filter(None, parts):
+            yield [(key, *place) for key in part for place in self.of(key)]
+
+
+_OFFSET_BITS = 64
+_MEMBER_BITS = 32
+
+
+def _joined(row: KeyPlace) -> int:
+    _key, pack, offset, member = row
+    return (pack << _OFFSET_BITS | offset) << _MEMBER_BITS | member
+
+
+def _parted(place: int) -> BlobPlace:
+    rest, member = divmod(place, 1 << _MEMBER_BITS)
+    return (*divmod(rest, 1 << _OFFSET_BITS), member)
 
 
 _PLACES_A_KEY = 8

@@ -1,6 +1,7 @@
 """Jumps: any ancestor is found, in few steps, whatever the file has come to."""
 
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,12 +145,27 @@ def test_what_grew_is_what_is_made_anew(forest: Forest) -> None:
         forest.add(*(max(0, start + n - 2) for n in range(1, 8)))
         if start % 5 == 0:
             forest.jumps.extend()
+        if start % 11 == 0:
+            forest.jumps.shrink()
     forest.jumps.extend()
     grown = (forest.directory / "turns.jump").read_bytes()
     assert list(forest.jumps.wrong(1, 3000)) == []
     forest.reopen(trusted=False)
     forest.jumps.extend()
     assert (forest.directory / "turns.jump").read_bytes() == grown
+
+
+def test_little_is_remembered_once_memory_is_given_back(forest: Forest) -> None:
+    forest.add(*range(10_000))
+    tracemalloc.start()
+    try:
+        forest.jumps.extend()
+        taken, _most = tracemalloc.get_traced_memory()
+        forest.jumps.shrink()
+        assert 4 * tracemalloc.get_traced_memory()[0] < taken
+    finally:
+        tracemalloc.stop()
+    forest.check(range(1, 10_000, 500))
 
 
 def test_few_steps(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:

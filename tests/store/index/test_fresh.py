@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -45,6 +46,16 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
+
+
+def test_rows_that_wait_take_little_memory() -> None:
+    fresh = Fresh()
+    tracemalloc.start()
+    try:
+        fresh.add([(hash_key(hash_bytes(b"%d" % one)), 1, one << 10, one % 50) for one in range(20_000)], {}, {})
+        assert tracemalloc.get_traced_memory()[0] < 150 * len(fresh)
+    finally:
+        tracemalloc.stop()
 
 
 def known(index: Index) -> object:

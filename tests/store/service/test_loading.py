@@ -63,7 +63,7 @@ with Store.open(Path(sys.argv[1])) as store:
 """
 
 
-def test_an_import_of_sessions_that_need_no_openssl_loads_none(tmp_path: Path) -> None:
+def test_an_import_loads_neither_openssl_nor_what_reads_archives(tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     session(folder, lines("Boil water", "It boils."))
@@ -72,4 +72,4 @@ def test_an_import_of_sessions_that_need_no_openssl_loads_none(tmp_path: Path) -
     count, *loaded = done.stdout.split()
     assert int(count)
     assert "store.formats.claude_code.session" in loaded
-    assert not {"_hashlib", "secrets"}.intersection(loaded)
+    assert not {"_hashlib", "secrets", "zipfile"}.intersection(loaded)
