@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first; what stands together in a row may import each other. A module belongs to the longest name that it
 # begins with, so "store" and "fusefs" stand for the modules right inside these.
 LAYERS = (
-    ("store.errors", "store.ids", "store.locks", "store.helper"),
+    ("store.errors", "store.hashes", "store.ids", "store.locks", "store.helper"),
     ("store.settings", "store.filenames", "store.paths", "store.visible", "store.typed"),
     ("store.events",),
     ("store.disk",),

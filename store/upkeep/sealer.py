@@ -32,6 +32,7 @@ from store.disk.file_header import HEADER_SIZE, Damage
 from store.disk.pack import RecordPlace
 from store.disk.turn_log import TurnLog
 from store.errors import DamageError
+from store.hashes import Hashes
 from store.ids import Hash, hash_bytes
 from store.index.fresh import BlobPlace
 from store.index.index import Places
@@ -252,7 +253,7 @@ class SealingRun:
         source = StoredBlobs(writer.pending.get, writer.index, writer.packs)
         self._shelf = Shelf(source, _SHELF_BYTES)
         self._unsealed: dict[RecordPlace, tuple[OpenRecord, list[Member]]] = {}
-        self._done: set[Hash] = set()
+        self._done = Hashes()
         self._press = Press()
         self._most = most
         self._group = GroupSealer(LEVEL, most)
