@@ -154,7 +154,7 @@ class Keys:
         """Return the results of :meth:`get` for many keys at once: the known ones, or the damage to their notes."""
         # in this order: a note that leaves the one is already in the other
         fresh = {place: appended for place in places if (appended := self._fresh.get(place))}
-        filed = self._notes.keys([place for place in places if place not in fresh and self._may_be_filed(place)])
+        filed = self._notes.keys([place for place in self._perhaps_filed(places) if place not in fresh])
         since = now_ms() - KEPT_MS
         found: dict[KeyPlace, int | DamageError] = {}
         for place, entry in {**filed, **fresh}.items():
@@ -164,18 +164,22 @@ class Keys:
                 found[place] = entry[0]
         return found
 
-    def note(self, context: int, appended: AppendNoted) -> None:
-        """Remember a key that has been committed, until it is filed."""
-        place = (context, appended.key)
-        self._fresh[place] = (appended.turn, appended.time_ms)
+    def note(self, frames: Iterable[HeadFrame]) -> None:
+        """Remember the keys of frames that have been committed, until they are filed."""
+        new = {
+            (frame.context, body.key): (body.turn, body.time_ms)
+            for frame in frames
+            if isinstance(body := frame.body, AppendNoted)
+        }
+        self._fresh.update(new)
         if self._noted is None:
             self._noted = Sieve(_SIEVED)
-        self._noted.add((hash(place),))
+        self._noted.add([hash(place) for place in new])
 
-    def _may_be_filed(self, place: KeyPlace) -> bool:
-        if place[0] < self._later:
-            return True
-        return self._noted is not None and bool(self._noted.passing((hash(place),)))
+    def _perhaps_filed(self, places: Sequence[KeyPlace]) -> list[KeyPlace]:
+        """Return those of some places that the index may have."""
+        noted = set(self._noted.passing(map(hash, places))) if self._noted else ()
+        return [place for place in places if place[0] < self._later or (noted and hash(place) in noted)]
 
     def filed(self, frames: Sequence[HeadFrame]) -> None:
         """Forget the keys of frames that the index has now."""
@@ -322,8 +326,8 @@ _MANY = 500
 _PATIENCE = 2
 """How often others may be first before they are asked to wait."""
 _UNAPPLIED_FRAMES = 4096
-_PLAIN = {heads.HeadMoved, heads.Commit}
-"""The frames of turns that are appended without a key."""
+_PLAIN = {heads.HeadMoved, AppendNoted, heads.Commit}
+"""The frames of turns that are appended behind a head."""
 _MOST_UNAPPLIED_FRAMES = 65_536
 
 
@@ -734,12 +738,12 @@ class Writer:
         self.pending.add(entry.blobs, end)
         texts: list[heads.HeadFrame] = []
         followed = FOLLOWED if self.texts else TEXT_NOTES
+        if AppendNoted in kinds:
+            self.keys.note(frames)
         for frame in () if kinds <= _PLAIN and not self.texts else frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name
-            elif isinstance(body, heads.AppendNoted):
-                self.keys.note(frame.context, body)
             elif isinstance(body, heads.Reclaimed):
                 # the frame is durable
                 for first_turn, count in body.runs:

@@ -37,9 +37,7 @@ def test_filed_ones_and_fresh_ones(database: Database) -> None:
     frames = [appended(1 + number % 3, b"%d" % number, 10 + number, now) for number in range(COUNT)]
     with database.writing() as sql:
         file_notes(sql, frames[::2])
-    for frame in frames[1::2]:
-        assert isinstance(frame.body, AppendNoted)
-        keys.note(frame.context, frame.body)
+    keys.note(frames[1::2])
     places = [(1 + number % 3, b"%d" % number) for number in range(COUNT)]
     # the same key in another context, and a number that no row can hold, are known to nobody
     others = [(4, b"0"), (1, b"1"), (1 << 63, b"0"), ((1 << 64) - 1, b"2")]
@@ -63,9 +61,7 @@ def test_the_index_is_asked_for_what_it_may_have(database: Database, monkeypatch
     others = [(LATER - 1, b"0"), (0, b"1")]
     assert keys.look_up([*places, *others]) == {}
     assert asked == others
-    for frame in frames:
-        assert isinstance(frame.body, AppendNoted)
-        keys.note(frame.context, frame.body)
+    keys.note(frames)
     with database.writing() as sql:
         file_notes(sql, frames)
     keys.filed(frames)
@@ -83,7 +79,7 @@ def test_a_key_holds_for_a_day(database: Database) -> None:
     with database.writing() as sql:
         file_notes(sql, [appended(1, key, 5, time_ms) for key, time_ms in times.items()])
     # the clock was put back since
-    keys.note(1, AppendNoted(6, now + KEPT_MS + 60_000, b"ahead"))
+    keys.note([appended(1, b"ahead", 6, now + KEPT_MS + 60_000)])
     assert keys.look_up([(1, b"old"), (1, b"young"), (1, b"ahead")]) == {(1, b"young"): 5}
 
 
