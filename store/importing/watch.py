@@ -22,6 +22,7 @@ from inotify_simple import INotify, flags  # type: ignore[import-untyped]  # it 
 from msgspec import UNSET, Struct, field
 
 from store.errors import ConvfsError, told
+from store.formats.core.look import open_regular
 from store.formats.registry import FORMATS
 from store.importing.importer import ImportReport
 from store.importing.snapshot import path_text
@@ -396,7 +397,7 @@ def _sessions(path: Path, roots: set[Path]) -> list[Path]:
 
 def _ends_a_line(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             return size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
     except OSError:
@@ -405,7 +406,7 @@ def _ends_a_line(path: Path) -> bool:
 
 def _is_database(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(len(_DATABASE)) == _DATABASE
     except OSError:
         return False

@@ -236,6 +236,18 @@ def test_mounts_of_convfs_and_the_store_are_never_looked_into(
     assert all(mount not in paths and link not in paths for paths in watched.taken)
 
 
+def test_a_pipe_in_the_place_of_a_session_holds_up_no_other(watched: Watched) -> None:
+    path, pipe = watched.path(), watched.path(name="pipe.jsonl")
+    with watched.running():
+        os.mkfifo(pipe)
+        try:
+            write(path, lines("one"))
+            becomes(lambda: watched.said(path), lines("one"))
+        finally:
+            # who waits for it goes on
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+
+
 def test_files_that_are_no_sessions_cost_no_import(watched: Watched) -> None:
     path = watched.path()
     with watched.running():
