@@ -615,7 +615,10 @@ class DeclaredExport(DeclaredDatabase):
         column = kind.said.document
         begun = 0
         whole = decode(document, MOST_OF_ALL)
-        for where, row in _sessions(whole.value if whole else None, column):
+        # without the document, which may be large
+        sessions = [(where, {**row, column: None}) for where, row in _sessions(whole.value if whole else None, column)]
+        del whole
+        for where, row in sessions:
             unit = document[slice(*locate(document, where))]
             for line in kind.inside(row, frozenset(), ".".join(map(str, where)), unit, begun):
                 begun += line.begins is not None
@@ -672,7 +675,10 @@ def _document_of(path: Path) -> bytes:
 
     Raises UsageError for one that is none, or is too large.
     """
-    text = read_document(path).decode("utf-8-sig", "replace")
+    held = read_document(path)
+    if (found := whole_on_one_line(held)) is not None:
+        return found
+    text = held.decode("utf-8-sig", "replace")
     found = on_one_line(text)
     if found is None and (pieces := _documents_in(text)):
         found = on_one_line(_joined(pieces))

@@ -5,6 +5,7 @@ What is left of the document is its frame: the list or the object that held the 
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 
 import msgspec
@@ -58,6 +59,9 @@ def whole_on_one_line(held: bytes) -> bytes | None:
     """Return what :func:`on_one_line` does of a large document in bytes, as it is or compressed, with few copies."""
     if is_json_line(held):
         return held
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        if is_json_line(line := msgspec.json.format(held, indent=-1)):
+            return line
     text = sqlite.unpacked(held)
     return on_one_line(text) if text is not None else None
 

@@ -295,6 +295,15 @@ def test_a_very_large_message_in_a_document(home: Path, name: str) -> None:
     assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
 
 
+def test_a_very_large_message_in_an_export(home: Path) -> None:
+    chat = {"id": "c", "user_id": "u", "title": "T", "chat": {"history": {"messages": MESSAGES, "currentId": "b"}}}
+    path = home / "chat-export.json"
+    path.write_text(json.dumps([chat], indent=2).replace("LONG", "some text " * 7 * MEGABYTE))
+    done = run(home, "import", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
+
+
 def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
