@@ -551,7 +551,7 @@ class Jp(Format):
         if not _looks_like_events(head) and not (_storage(folder) and _identifier(folder.name)):
             return None
         config = folder / _CONFIG
-        first = (config,) if config.is_file() else ()
+        first = (str(config),) if config.is_file() else ()
         return Source(self.name, folder, folder / _EVENTS, first, tuple(_sidecars(folder)))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:

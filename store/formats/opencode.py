@@ -382,7 +382,7 @@ class Opencode(DeclaredDatabase):
             return super().claim(look)
         files = list(_records_of(path, look.head))
         types = tuple(kind for _file, kind in files)
-        return Source(self.name, path, path, first=tuple(file for file, _type in files), first_types=types)
+        return Source(self.name, path, path, first=tuple(str(file) for file, _type in files), first_types=types)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         if bytes(data[: len(HEADER)]) == HEADER:

@@ -236,10 +236,10 @@ class OpenHands(DeclaredFormat):
         if look.is_folder:
             files = [file for _order, file in sorted(_event_files(path))]
             # a system prompt is long, and its kind may stand at its end
-            if not any(_is_event(Look(file).document) for file in files[:_LOOKED_AT]):
+            if not any(_is_event(Look(Path(file)).document) for file in files[:_LOOKED_AT]):
                 return None
             *first, main = files
-            return Source(self.name, path, main, first=tuple(first))
+            return Source(self.name, path, Path(main), first=tuple(first))
         if path.parent.name == _COPIES or not _may_be(look.head) or not _is_ours(look.document):
             return None
         return Source(self.name, path, path)
@@ -275,7 +275,7 @@ class OpenHands(DeclaredFormat):
         return parts
 
 
-def _event_files(folder: Path) -> Iterator[tuple[tuple[bytes, int], Path]]:
+def _event_files(folder: Path) -> Iterator[tuple[tuple[bytes, int], str]]:
     """Yield the files of a folder's events, with what they are in the order of."""
     is_served = folder.parent.name == _SERVED
     if folder.name != _EVENTS and not is_served:
@@ -284,9 +284,8 @@ def _event_files(folder: Path) -> Iterator[tuple[tuple[bytes, int], Path]]:
         for entry in entries:
             named = (_served_file if is_served else _event_file)(entry.name)
             if named and entry.is_file(follow_symlinks=False):
-                path = folder / entry.name
-                told = _told_at(read_head(path) or b"") if is_served else None
-                yield (told[1] if told else b"", 0 if is_served else int(named[1])), path
+                told = _told_at(read_head(folder / entry.name) or b"") if is_served else None
+                yield (told[1] if told else b"", 0 if is_served else int(named[1])), entry.path
 
 
 def _is_ours(document: object) -> bool:

@@ -132,4 +132,4 @@ def _said(report: ImportReport, failed: list[str]) -> list[str]:
 
 
 def _files(source: Source) -> tuple[Path, ...]:
-    return (source.main, *source.first, *(file for _name, file in source.sidecars))
+    return (source.main, *map(Path, source.first), *(file for _name, file in source.sidecars))

@@ -92,7 +92,7 @@ class Moved:
         if whole is not None and whole.about is not None:
             about, begins_as = whole.about, whole.begins
         else:
-            records = [*(path.read_bytes() for path in source.first[:LOOKED_AT]), *_first(format_, main)]
+            records = [*(Path(path).read_bytes() for path in source.first[:LOOKED_AT]), *_first(format_, main)]
             about = format_.about(source, records)
             begins_as = [beginning(record, format_) for record in records[:LOOKED_AT]]
         session = clean(about.session_id)
@@ -180,7 +180,7 @@ class Moved:
         return (of_its_id or cursor.offset == 0) and now.goes_on_from(entry)
 
     def _records(self, format_: Format, source: Source, main: Path) -> Iterator[bytes]:
-        yield from (path.read_bytes() for path in source.first)
+        yield from (Path(path).read_bytes() for path in source.first)
         with Snapshot(main, self._store.files.aside.scratch) as snapshot:
             for span in format_.spans(snapshot.data, 0):
                 yield bytes(snapshot.data[span.start : span.end])

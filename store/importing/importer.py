@@ -55,6 +55,8 @@ _seen: WeakKeyDictionary[Store, dict[Path, _Seen]] = WeakKeyDictionary()
 _AHEAD_BYTES = 64 << 20
 _AHEAD = 1024
 """The bytes of the sessions, and the number of files, that are found ahead of those that are imported."""
+_SAMPLED = 16
+"""Of a session of thousands of files, about so many tell how large they all are."""
 _PATIENCE = 8
 """How often a session is looked for, while other machines bring it in."""
 
@@ -308,11 +310,11 @@ class _Run(Struct):
 
     def _size_for_others(self, source: Source) -> int:
         """Count what is new; return the bytes of a new session that others can prepare, 0 if none can."""
-        has_parts = _may_have_parts(self._format_of(source), source)
+        has_parts = _may_have_parts(format_named(source.format), source)
         if self.dry_run or (self._file if has_parts else self._known)(source.path) is not None:
             return 0
         try:
-            size = sum(os.stat(file).st_size for file in (*source.first, source.main))
+            size = _size_of(source)
         except OSError:
             return 0
         self.new_bytes += size
@@ -448,10 +450,6 @@ class _Run(Struct):
                 return
             else:
                 return
-
-    def _format_of(self, source: Source) -> Format:
-        own = next((format_ for format_ in self.formats if format_.name == source.format), None)
-        return own or format_named(source.format)
 
     def _import(self, source: Source, format_: Format) -> None:
         unclaimed = Unclaimed.now(self.store, path_text(source.path))
@@ -645,7 +643,7 @@ class _Run(Struct):
         except OSError:
             return False
 
-    def _as_it_was(self, path: Path, session: ContextEntry | None) -> list[Path] | None:
+    def _as_it_was(self, path: Path, session: ContextEntry | None) -> list[str] | None:
         """Return the files of the session at ``path``, or of the file of many, if it is known and unchanged."""
         if session is not None:
             imported = read_as(session.metadata, Imported)
@@ -669,9 +667,16 @@ def _may_have_parts(format_: Format, source: Source) -> bool:
     return not source.first and (type(format_).parts is not Format.parts or is_rendered(format_))
 
 
-def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[Path] | None:
+def _size_of(source: Source) -> int:
+    """Return about how many bytes a session has. Raises OSError if a file cannot be looked at."""
+    sampled = source.first[:: len(source.first) // _SAMPLED + 1]
+    size = sum(os.stat(file).st_size for file in sampled)
+    return os.stat(source.main).st_size + (size * len(source.first) // len(sampled) if sampled else 0)
+
+
+def _beside(path: Path, known: Imported | ImportedFile, first: tuple[str, ...] = ()) -> list[str] | None:
     """Return the files that belong to ``path`` and lie beside it if all is as it was imported, else None."""
     if not unchanged(path / text_path(known.main), known.cursor, known.beside):
         return None
     folder = path if known.main else path.parent
-    return [Path(os.path.normpath(folder / text_path(name))) for name in (*first, *known.sidecars)]
+    return [os.path.normpath(folder / text_path(name)) for name in (*first, *known.sidecars)]

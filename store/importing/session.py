@@ -331,7 +331,7 @@ def _names_of_first(source: Source) -> tuple[str, ...]:
     # there may be thousands, nearly all of them in the folder
     return tuple(
         path_text(text.removeprefix(beginning) if text.startswith(beginning) else os.path.relpath(text, folder))
-        for text in map(str, source.first)
+        for text in source.first
     )
 
 

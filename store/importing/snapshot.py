@@ -91,8 +91,8 @@ def stamp(path: Path | str) -> Stamp:
 def stamps_beside(source: Source) -> dict[str, Stamp]:
     """Return the stamps of a session's other files and their folders; what may be absent has one even then."""
     # as text: a session may be thousands of files
-    files = [os.fspath(path) for path in (*source.first, *(path for _name, path in source.sidecars))]
-    folders = {os.path.dirname(path) for path in files} - {os.fspath(source.path.parent)}
+    files = [*source.first, *(os.fspath(path) for _name, path in source.sidecars)]
+    folders = {path.rpartition("/")[0] for path in files} - {os.fspath(source.path.parent)}
     if source.path != source.main:
         folders.add(os.fspath(source.path))
     found: dict[str, Stamp] = {}
@@ -162,7 +162,7 @@ class Snapshot:
     since = 0
     """The offset in the file where the hash :attr:`before` begins."""
 
-    def __init__(self, path: Path, scratch: Path, known: Cursor | None = None, *, own: bool = False) -> None:
+    def __init__(self, path: Path | str, scratch: Path, known: Cursor | None = None, *, own: bool = False) -> None:
         self.base = self.start = 0
         self.before = blake3()
         """The hash of the bytes before the new part."""
@@ -178,7 +178,7 @@ class Snapshot:
                         self.before, self.since = before, known.since
                         self.base = max(known.offset - _LOOK_BACK, 0)
                         self.start = known.offset - self.base
-                file.seek(self.base)
+                    file.seek(self.base)
                 if size - self.base < _MAPPED_FROM:
                     self.data = memoryview(_read(file, size - self.base))
                 elif own:
@@ -186,7 +186,7 @@ class Snapshot:
                     self.data = memoryview(self._map)
                 else:
                     scratch.mkdir(mode=0o700, exist_ok=True)
-                    check_file(file, path, scratch)
+                    check_file(file, Path(path), scratch)
                     file.seek(self.base)
                     self._map = _private_copy(file, size - self.base, scratch)
                     self.data = memoryview(self._map or b"")

@@ -47,7 +47,7 @@ class Unreadable(Struct, frozen=True):
 
 Found = Source | Unchanged | Skipped | Unreadable
 
-Known = Callable[[Path], "Collection[Path] | None"]
+Known = Callable[[Path], "Collection[str] | None"]
 """Returns the files of a session beside the path that names it, None if it is new or has changed."""
 
 
@@ -79,13 +79,13 @@ def walk(
         yield Unreadable(path, _reason(error))
         return
     apart |= mounts
-    belonging: set[Path] = set()
+    belonging: set[str] = set()
     # a stack, not recursion: directories nest deeper than calls may
     waiting = [(start, mode)]
     bounds = _Bounds(start)
     while waiting:
         path, mode = waiting.pop()
-        if path in belonging:
+        if os.fspath(path) in belonging:
             continue
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             yield Skipped(path)
@@ -107,7 +107,7 @@ def walk(
             if source is None and guess and path == start and stat.S_ISREG(mode):
                 source = Source(formats[0].name, path, path)
             if source is not None:
-                belonging.update(source.first, (beside for _name, beside in source.sidecars))
+                belonging.update(source.first, (os.fspath(beside) for _name, beside in source.sidecars))
                 yield from bounds.kept(source)
             elif stat.S_ISREG(mode):
                 open_regular(path).close()
@@ -146,28 +146,29 @@ class _Bounds:
         self._inside: dict[str, bool] = {}
         """Directories that were asked for, and whether what is in them, but for links, is inside."""
 
-    def holds(self, path: Path) -> bool:
+    def holds(self, path: Path | str) -> bool:
         """Return whether links, followed, lead from ``path`` only to where it seems to be.
 
         That is below what it has in common with ``start``: sessions may have files beside the directory of sessions.
         """
         # a session may have thousands of files in one
         text = os.fspath(path)
-        folder = os.path.dirname(text)
+        folder, _slash, name = text.rpartition("/")
         if os.path.islink(text):
-            return self._leads_inside(path, os.path.realpath(text))
+            return self._leads_inside(text, os.path.realpath(text))
         if folder not in self._inside:
-            self._inside[folder] = self._leads_inside(path, os.path.join(os.path.realpath(folder), path.name))
+            self._inside[folder] = self._leads_inside(text, os.path.join(os.path.realpath(folder), name))
         return self._inside[folder]
 
-    def _leads_inside(self, path: Path, where: str) -> bool:
+    def _leads_inside(self, path: str, where: str) -> bool:
         common = os.path.commonpath((self._start, os.path.abspath(path)))
         return within(Path(where), frozenset((Path(os.path.realpath(common)),)))
 
     def kept(self, source: Source) -> Iterator[Found]:
         """Yield a session without the files beside it that links lead out to, then those; only these if it is one."""
-        if out := [path for path in (source.main, *source.first, *source.beside) if not self.holds(path)]:
-            yield Unreadable(out[0], _LEADS_OUT)
+        files: list[Path | str] = [source.main, *source.first, *source.beside]
+        if out := [path for path in files if not self.holds(path)]:
+            yield Unreadable(Path(out[0]), _LEADS_OUT)
             return
         inside = tuple(one for one in source.sidecars if self.holds(one[1]))
         yield source if len(inside) == len(source.sidecars) else msgspec.structs.replace(source, sidecars=inside)

@@ -159,8 +159,8 @@ class ClaudeCode(Format):
         if path.suffix != ".jsonl" or look.is_folder:
             return None
         ours = foreign = 0
-        for line in look.lines():
-            verdict = _is_ours(line)
+        for line, value in look.decoded():
+            verdict = _is_ours(line, value)
             ours += verdict is True
             foreign += verdict is False
             if ours - foreign >= _ENOUGH:
@@ -252,11 +252,12 @@ def _holds(session: Path, key: str, records: Sequence[bytes]) -> bool:
         return True
 
 
-def _is_ours(line: bytes) -> bool | None:
+def _is_ours(line: bytes, value: JsonObject | None) -> bool | None:
     """Return whether a line is Claude Code's; None where that is left open, as by damage."""
-    decoded = decode(line)
-    if decoded is not None:
-        return is_object(decoded.value) and is_line(decoded.value)
+    if value is not None:
+        return is_line(value)
+    if decode(line) is not None:
+        return False
     if not _cut_off_line(line):
         return None
     return not _cut_off_parts(line)

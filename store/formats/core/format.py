@@ -26,18 +26,18 @@ class Source(Struct, frozen=True):
     """One session as it lies on disk.
 
     ``path`` identifies it (a file, or a directory for tools that keep one a session). ``main`` is the file whose
-    records become turns; ``first`` are files that become one record each before those of ``main``, of the payload types
-    ``first_types`` (where that is empty, all of the format's ``first_type``); ``sidecars`` are files kept whole beside
-    the conversation, by the name that they are exported under (relative to ``path``'s directory, or to ``path`` itself
-    where that is a directory). ``beside`` are other files, in the directory of ``main``, that belong to that one (a
-    database's log): they need not be there. Nor need ``folder``, where the tool puts the files that become
-    ``sidecars``.
+    records become turns; ``first`` are files, maybe thousands, so as text, that become one record each before those of
+    ``main``, of the payload types ``first_types`` (where that is empty, all of the format's ``first_type``);
+    ``sidecars`` are files kept whole beside the conversation, by the name that they are exported under (relative to
+    ``path``'s directory, or to ``path`` itself where that is a directory). ``beside`` are other files, in the directory
+    of ``main``, that belong to that one (a database's log): they need not be there. Nor need ``folder``, where the tool
+    puts the files that become ``sidecars``.
     """
 
     format: str
     path: Path
     main: Path
-    first: tuple[Path, ...] = ()
+    first: tuple[str, ...] = ()
     sidecars: tuple[tuple[str, Path], ...] = ()
     first_types: tuple[str, ...] = ()
     beside: tuple[Path, ...] = ()

@@ -13,7 +13,7 @@ import math
 import mmap
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TypeGuard
 
@@ -196,7 +196,7 @@ SEVERAL = ("[]", "{}")
 
 def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[ValuePath, object]]:
     """Yield the value at a path, or those to which its steps lead, with where each stands below ``at``."""
-    plain = next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
+    plain = _plain_steps(path)
     value, at = value_at(value, path[:plain]), (*at, *path[:plain])
     if plain is None:
         yield at, value
@@ -212,8 +212,18 @@ def every(value: object, path: ValuePath, at: ValuePath = ()) -> Iterator[tuple[
         found = [each for each in enumerate(as_list(value)) if as_object(each[1]).get(key) == wanted]
     else:
         found = [(name, name) for name, one in as_object(value).items() if one == wanted][:1]
+    if _plain_steps(further) is None:
+        for where, one in found:
+            yield (*at, where, *further), value_at(one, further)
+        return
     for where, one in found:
         yield from every(one, further, (*at, where))
+
+
+@lru_cache(256)
+def _plain_steps(path: ValuePath) -> int | None:
+    """Return the number of steps before the first that leads to several values, or is chosen; None: none does."""
+    return next((depth for depth, step in enumerate(path) if "=" in str(step) or str(step).endswith(SEVERAL)), None)
 
 
 _literals = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL).finditer

@@ -19,7 +19,7 @@ HEAD_SIZE = 64 * 1024
 _MOST_COMPANIONS = 10_000
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path | str) -> BinaryIO:
     """Open a regular file for reading, unbuffered. Raises OSError for anything else; a FIFO is never waited for."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -103,9 +103,8 @@ class Look:
         self.path = path
         self.tables: set[str] | None = None
         """The tables of a database, once :mod:`store.formats.core.sqlite` was asked for them."""
-        self._decoded: list[JsonObject | None] = []
-        self._decoded_of = 0
-        """Of how many of the first lines these are, if there are so many: most files are offered to every format."""
+        self._objects: list[JsonObject | None] = []
+        """The first lines as far as they were decoded: most files are offered to every format."""
 
     @cached_property
     def is_folder(self) -> bool:
@@ -131,16 +130,27 @@ class Look:
         head = self.head.removeprefix(BYTE_ORDER_MARK)
         return _document(head) if head.lstrip().startswith((b"{", b"[")) else None
 
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        return head_lines(self.head)
+
     def lines(self, limit: int = 50) -> list[bytes]:
-        """Return the first lines of the head that are not blank; the last may be cut off. Raises OSError as it does."""
-        return head_lines(self.head, limit)
+        """Return the first lines of the head, up to 50, that are not blank; the last may be cut off.
+
+        Raises OSError as ``head`` does.
+        """
+        return self._lines[:limit]
+
+    def decoded(self, limit: int = 50) -> Iterator[tuple[bytes, JsonObject | None]]:
+        """Yield the first lines, each with the object that it is, None if it is none. Raises OSError as they do."""
+        for at, line in enumerate(self.lines(limit)):
+            if at == len(self._objects):
+                self._objects.append(_object(line))
+            yield line, self._objects[at]
 
     def objects(self, limit: int = 50) -> list[JsonObject]:
-        """Return those of the first lines that are JSON objects. Raises OSError as ``head`` does."""
-        if limit > self._decoded_of:
-            self._decoded += map(_object, self.lines(limit)[len(self._decoded) :])
-            self._decoded_of = limit
-        return [value for value in self._decoded[:limit] if value is not None]
+        """Return those of the first lines that are JSON objects. Raises OSError as they do."""
+        return [value for _line, value in self.decoded(limit) if value is not None]
 
 
 @lru_cache(2)

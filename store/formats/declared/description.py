@@ -363,13 +363,15 @@ class _Condition(NamedTuple):
     test: Test
     words: Set[str]
     """The words of which one is asked for; none where something else is."""
+    needs: bool
+    """True if no value fulfils it that has nothing there."""
 
 
 def _condition(spelled: str, wanted: object) -> _Condition:
     path = place(spelled)
     wanted = frozenset(wanted) if isinstance(wanted, list) else wanted
     words = wanted if isinstance(wanted, frozenset) else frozenset([wanted] if isinstance(wanted, str) else [])
-    return _Condition(path, reader(path), _test(wanted), words)
+    return _Condition(path, reader(path), _test(wanted), words, wanted is not False)
 
 
 def _all_of(told: Sequence[tuple[Read, Test]]) -> Test:
@@ -391,13 +393,23 @@ def _one_of(choices: Sequence[Test]) -> Test:
     return lambda value: first(value) or further(value)
 
 
+def _fitting(choices: Sequence[Sequence[_Condition]]) -> Test:
+    """Return the function that says whether a value fulfils all conditions of one of the choices."""
+    holds = _one_of([_all_of([(one.read, one.test) for one in told]) for told in choices])
+    needed = {next((one.path[0] for one in told if one.needs and one.path), None) for told in choices}
+    if len(choices) == 1 or not all(isinstance(key, str) for key in needed):
+        return holds
+    # of several choices, mostly the members of a value tell that it is none
+    return lambda value: isinstance(value, dict) and not needed.isdisjoint(value) and holds(value)
+
+
 class Fits:
     """A condition, or several of which one is enough; ``holds`` says whether a value fulfils it."""
 
     def __init__(self, spelled: Condition | list[Condition]) -> None:
         choices = spelled if isinstance(spelled, list) else [spelled]
         self._choices = [[_condition(*told) for told in one.items()] for one in choices]
-        self.holds = _one_of([_all_of([(one.read, one.test) for one in told]) for told in self._choices])
+        self.holds = _fitting(self._choices)
 
     @property
     def words(self) -> Iterator[tuple[ValuePath, Set[str]]]:
@@ -407,5 +419,5 @@ class Fits:
     def given(self, path: ValuePath, found: object) -> Test | None:
         """Return what is left to test of a value that has this one at a place; None: it cannot fit."""
         fitting = (told for told in self._choices if all(one.path != path or one.test(found) for one in told))
-        left = [[(one.read, one.test) for one in told if one.path != path] for told in fitting]
-        return _one_of(list(map(_all_of, left))) if left else None
+        left = [[one for one in told if one.path != path] for told in fitting]
+        return _fitting(left) if left else None

@@ -43,7 +43,7 @@ def test_a_directory_is_a_conversation(tmp_path: Path) -> None:
         "jp",
         folder,
         folder / "events.json",
-        first=(folder / "base_config.json",),
+        first=(str(folder / "base_config.json"),),
         sidecars=(("QUERY_MESSAGE.md", folder / "QUERY_MESSAGE.md"), ("metadata.json", folder / "metadata.json")),
     )
     assert JP.claim(Look(folder)) == expected

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from store.formats.core import look as looking
 from store.formats.core.look import HEAD_SIZE, Look
 
 
@@ -69,8 +70,9 @@ def test_the_first_lines_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "a"
     path.write_text('{"a": 1}\nno JSON\n\n{"b": 2}\n[3]\n')
     look, asked = Look(path), []
-    lines = Look.lines
-    monkeypatch.setattr(Look, "lines", lambda self, limit: asked.append(limit) or lines(self, limit))
+    decode = looking.decode
+    monkeypatch.setattr(looking, "decode", lambda line: asked.append(line) or decode(line))
+    assert next(look.decoded()) == (b'{"a": 1}', {"a": 1})
     for limit in (1, 2, 1, 3, 20, 20, 4, 50, 20):
         assert look.objects(limit) == [{"a": 1}, {"b": 2}][: 1 if limit < 3 else 2]
-    assert asked == [1, 2, 3, 20, 50]
+    assert asked == [b'{"a": 1}', b"no JSON", b'{"b": 2}', b"[3]"]

@@ -141,14 +141,14 @@ def test_sessions_of_files(tmp_path: Path) -> None:
     assert (span.start, span.end) == (0, len(data))
     events = []
     for file, kind in zip(source.first, source.first_types, strict=True):
-        events.append(LENSES[kind].view(file.read_bytes(), Earlier()))
+        events.append(LENSES[kind].view(Path(file).read_bytes(), Earlier()))
         check(events[-1])
     assert [
         (event.kind, event.tool, [(block.name, block.text) for block in event.blocks]) for event in events if event.kind
     ] == SHOWN
     about = OPENCODE.about(source, [])
     assert (about.title, about.project, about.session_id, about.started_ms) == ("Files", "shop", "ses_1", T)
-    record = source.first[1].read_bytes()
+    record = Path(source.first[1]).read_bytes()
     lens = LENSES[source.first_types[1]]
     edited = lens.edit(record, edit_of(lens.view(record, Earlier()).blocks[0], "Delete them"), Earlier())
     assert edited == record.replace(rb"List the\nfiles", b"Delete them")

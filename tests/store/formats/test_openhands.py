@@ -231,7 +231,7 @@ def test_a_folder_of_events_is_a_session(tmp_path: Path, name: str, later: bool)
     (kept / "notes.txt").write_text("beside")
     source = FORMAT.claim(Look(kept))
     assert source
-    files = [*source.first, source.main]
+    files = [*map(Path, source.first), source.main]
     assert [json.loads(path.read_text())["id"] for path in files] == list(range(len(files)))
     data = source.main.read_bytes()
     (span,) = FORMAT.spans(memoryview(data), 0)

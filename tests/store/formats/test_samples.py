@@ -66,7 +66,7 @@ def test_every_record_is_an_event_and_every_byte_is_kept(name: str, folder: str)
             if event.kind is Kind.TOOL_RESULT and event.tool == "":
                 assert event.header["id"] not in earlier.known
         for first in source.first:
-            event = lens_for(format_.first_type).view(first.read_bytes(), Earlier())
+            event = lens_for(format_.first_type).view(Path(first).read_bytes(), Earlier())
             check(event)
             assert event.kind is Kind.CONFIG
         about = format_.about(source, records[:200])

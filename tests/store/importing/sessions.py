@@ -135,7 +135,7 @@ def claude_source(path: Path) -> Source:
 
 def jp_source(folder: Path) -> Source:
     """Return a directory as a conversation of JP, whatever it holds."""
-    first = (folder / "base_config.json",) if (folder / "base_config.json").exists() else ()
+    first = (str(folder / "base_config.json"),) if (folder / "base_config.json").exists() else ()
     return Source("jp", folder, folder / "events.json", first=first)
 
 

@@ -266,8 +266,8 @@ def _copied(source: Source, folder: Path, data: bytes) -> Source:
         shutil.copytree(source.path, moved, dirs_exist_ok=True)
     main = moved / source.main.relative_to(source.path) if source.path.is_dir() else moved
     main.write_bytes(data)
-    first = tuple(folder / path.relative_to(SAMPLES) for path in source.first)
+    first = [folder / Path(path).relative_to(SAMPLES) for path in source.first]
     for path, copy in zip(source.first, first, strict=True):
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
-    return msgspec.structs.replace(source, path=moved, main=main, first=first, sidecars=())
+    return msgspec.structs.replace(source, path=moved, main=main, first=tuple(map(str, first)), sidecars=())

@@ -44,8 +44,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     opened: list[Path] = []
 
     class Noting(Snapshot):
-        def __init__(self, path: Path, scratch: Path, known: Cursor | None = None) -> None:
-            opened.append(path)
+        def __init__(self, path: Path | str, scratch: Path, known: Cursor | None = None) -> None:
+            opened.append(Path(path))
             super().__init__(path, scratch, known)
 
     for module in (session_module, reading_module, sidecars_module):
@@ -115,7 +115,7 @@ def test_growing_holds_nothing_of_what_is_known(store: Store, tmp_path: Path, mo
     held: list[int] = []
 
     class Noting(Snapshot):
-        def __init__(self, path: Path, scratch: Path, known: Cursor | None = None) -> None:
+        def __init__(self, path: Path | str, scratch: Path, known: Cursor | None = None) -> None:
             super().__init__(path, scratch, known)
             held.append(len(self.data))
 

@@ -81,7 +81,7 @@ def test_files_of_a_known_session_are_not_looked_at_again(tmp_path: Path) -> Non
     output = path.with_suffix("") / "tool-results/1.txt"
     output.parent.mkdir(parents=True)
     output.write_text("long output")
-    found = list(walk(tmp_path, known=lambda where: [output] if where == path else None))
+    found = list(walk(tmp_path, known=lambda where: [str(output)] if where == path else None))
     assert found == [Unchanged(path)]
 
 
