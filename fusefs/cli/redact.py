@@ -11,7 +11,7 @@ from fusefs.text.amounts import size_text
 
 if TYPE_CHECKING:
     from store.redaction.wanted import Match, Wanted
-    from store.service.upkeep import RedactPlan, RedactProgress, RedactReport
+    from store.service.redacting import RedactPlan, RedactProgress, RedactReport
 
 _SHOWN = 20
 
@@ -46,20 +46,20 @@ def redact(
 
     from fusefs.cli.conversations import all_located
     from store.redaction.wanted import Wanted
-    from store.service import upkeep
+    from store.service import redacting
 
     texts, named = _texts(stdin, lines), [_event(event) for event in events]
     with all_located(store, [name for name, _number in named]) as (backend, found):
         numbered = tuple((line.id, number) for line, (_name, number) in zip(found, named, strict=True))
         wanted = Wanted(texts, patterns, secrets, numbered)
         with progress("", "Text Bar", _fields) as show:
-            plan = backend.call(upkeep.redact_plan(*structs.astuple(wanted)), show)
+            plan = backend.call(redacting.redact_plan(*structs.astuple(wanted)), show)
         if not as_json:
             _show(plan, wanted)
         report = None
         if plan.contents and not dry_run and agreed("redact", yes=yes, as_json=as_json):
             with progress("", "Text Bar", _fields) as show:
-                report = backend.call(upkeep.redact(*structs.astuple(wanted)), show)
+                report = backend.call(redacting.redact(*structs.astuple(wanted)), show)
     _tell(plan, report, as_json)
     if report is not None and report.proof.found:
         raise click.exceptions.Exit(1)

@@ -22,9 +22,16 @@ def _upkeep() -> Table:
     return UPKEEP
 
 
+def _redacting() -> Table:
+    from store.service.redacting import REDACTING
+
+    return REDACTING
+
+
 _LATE = {
     _transfers: (260, 261, 267, 268, 306, 307, 310, 311, 490),
-    _upkeep: (400, 401, 410, 450, 451, 460, 470, 471),
+    _upkeep: (400, 401, 410, 460, 470, 471),
+    _redacting: (450, 451),
 }
 
 ALL_OPERATIONS = (

@@ -12,7 +12,7 @@ from store.editing.editor import DELETED, Editor
 from store.importing.importer import Importer
 from store.retention.pruner import delete, prune_versions
 from store.service.call import Holder
-from store.service.upkeep import redact, redact_plan
+from store.service.redacting import redact, redact_plan
 from store.store import Store
 from store.upkeep.fsck import fsck
 from store.upkeep.gc import Collected

@@ -33,6 +33,7 @@ with (
     from store.service.upkeep import gc
     with Caller(place.socket) as caller:
         print(caller.call(gc(dry_run=True)).bytes)
+    print(*sys.modules)
 """
 
 LATE = ("store.importing.importer", "store.redaction", "store.shared.replica", "store.upkeep.thinning")
@@ -44,11 +45,14 @@ def test_a_daemon_loads_what_few_ask_for_when_they_do(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
-    loaded, collected = done.stdout.splitlines()
+    loaded, collected, then = done.stdout.splitlines()
     names = [f"{name}." for name in loaded.split()]
     assert "store.service.server." in names
     assert [name for name in names if name.startswith(tuple(f"{late}." for late in (*LATE, *LIBRARIES)))] == []
     assert collected == "0"
+    assert "store.service.upkeep" in then.split()
+    # what collects and files needs nothing of what redacts
+    assert not {"store.redaction.redaction", "store.shared.replica", "_hashlib", "zipfile"}.intersection(then.split())
 
 
 IMPORT = """
