@@ -168,18 +168,21 @@ class Settling:
         self._waiting: dict[Path, tuple[float, float]] = {}
         """The times of the first and the last change."""
         self._not_before: dict[Path, float] = {}
+        self._slow: dict[Path, float] = {}
+        """The seconds that the last look at a file took, of those that others waited for."""
 
     def changed(self, path: Path, now: float) -> None:
         first, _last = self._waiting.get(path, (now, now))
         self._waiting[path] = first, now
 
     def due(self, now: float) -> list[Path]:
-        """Return the files to look at now, those that have waited longest first; they stop waiting."""
-        due = sorted((first, path) for path, (first, _last) in self._waiting.items() if self._at(path) <= now)
-        for _first, path in due:
+        """Return the files to look at now: quick ones first, then those that waited longest; they stop waiting."""
+        waited = self._waiting.items()
+        due = sorted((self._slow.get(path, 0.0), first, path) for path, (first, _) in waited if self._at(path) <= now)
+        for _seconds, _first, path in due:
             del self._waiting[path]
         self._not_before = {path: at for path, at in self._not_before.items() if at > now or path in self._waiting}
-        return [path for _first, path in due]
+        return [path for _seconds, _first, path in due]
 
     def next(self) -> float | None:
         """Return when the next file is due, None if none has changed."""
@@ -188,6 +191,10 @@ class Settling:
     def looked_at(self, path: Path, now: float, seconds: float, *, rest: float = 0.0) -> None:
         """Note that looking at a file took ``seconds``: it is left alone for a while, ``rest`` seconds at least."""
         self._not_before[path] = now + max(RESTS * seconds, rest)
+        if seconds > LONGEST_SECONDS:
+            self._slow[path] = seconds
+        else:
+            self._slow.pop(path, None)
 
     def _at(self, path: Path) -> float:
         first, last = self._waiting[path]

@@ -50,6 +50,18 @@ def test_one_that_takes_long_is_left_alone_for_a_while() -> None:
     assert settling.next() == 7.0
 
 
+def test_one_that_took_long_is_looked_at_after_the_others() -> None:
+    settling = Settling()
+    settling.looked_at(ONE, 0.0, 2.0)
+    for path in (ONE, OTHER):
+        settling.changed(path, 10.0)
+    assert settling.due(11.0) == [OTHER, ONE]
+    settling.looked_at(ONE, 12.0, 0.0)
+    for path in (ONE, OTHER):
+        settling.changed(path, 20.0)
+    assert settling.due(21.0) == sorted([ONE, OTHER])
+
+
 @given(st.lists(st.tuples(st.sampled_from([ONE, OTHER]), st.floats(0.0, 0.5)), max_size=60))
 def test_nothing_is_forgotten(changes: list[tuple[Path, float]]) -> None:
     settling = Settling()
