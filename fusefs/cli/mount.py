@@ -19,6 +19,7 @@ from fusefs.cli.ahead import AHEAD
 from fusefs.cli.daemon import held_alone, in_background, loading, log_to, prepare, serving_http, tcp_options, tcp_place
 from fusefs.cli.output import command_line, echo
 from store.disk import durable
+from store.paths import LOCK
 
 if TYPE_CHECKING:
     from store.service.server import Listening
@@ -98,7 +99,8 @@ def _is_mounted(root: Path, directory: Path, seconds: float) -> bool:
         return False
     noted = any(note.connection == mounted.device and alive(note) for _path, note in notes(root))
     # where nothing can be noted, its source tells
-    if not noted and (os.access(root, os.W_OK) or os.path.realpath(mounted.source) != os.fspath(root)):
+    can_be_noted = durable.unwritable((root, root / LOCK)) is None
+    if not noted and (can_be_noted or os.path.realpath(mounted.source) != os.fspath(root)):
         return False
     return condition(path, seconds) is Condition.ANSWERS
 

@@ -18,7 +18,9 @@ def umount(store: Path | None, directory: Path) -> None:
     """Unmount DIR, and return when the daemon has written everything and ended."""
     from fusefs.cli.mounts import mountpoint, note_of, unmount
     from fusefs.mount_table import FSTYPE, Condition, condition, mount_at
+    from store.disk import durable
     from store.errors import ConvfsError, UsageError
+    from store.paths import LOCK
 
     path = mountpoint(directory)
     mount = mount_at(path)
@@ -34,7 +36,7 @@ def umount(store: Path | None, directory: Path) -> None:
     note = note_of(mount)
     if note is None:
         unmount(path)
-        if os.path.isdir(mount.source) and not os.access(mount.source, os.W_OK):
+        if os.path.isdir(mount.source) and durable.unwritable((Path(mount.source), Path(mount.source, LOCK))):
             # a read-only store has no notes and no writes
             return
         raise ConvfsError(

@@ -243,6 +243,22 @@ def _fallocate(fd: int, mode: int, start: int, size: int) -> int:
     return ctypes.get_errno() if fallocate(fd, mode, start, size) else 0
 
 
+def unwritable(paths: Iterable[Path]) -> Path | None:
+    """Return the first of some files and directories that is there and cannot be written, None if all can be.
+
+    Of a disk that an error has made read-only access() does not know, but no file of it can be opened to be written.
+    """
+    for path in paths:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.EISDIR or not os.access(path, os.W_OK):
+                return path
+    return None
+
+
 def lock_shared(path: Path) -> int:
     """Lock a directory as :func:`lock_directory` does, but shared with other read-only processes."""
     return _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path, fcntl.LOCK_SH)

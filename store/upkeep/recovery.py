@@ -518,8 +518,7 @@ def open_files(
     found = identity.files_id(root)
     if found is None and not create:
         raise NotFound(f"there is no store at {root}: make one with convfs import or convfs mount")
-    there = (path for name in _WRITTEN if (path := root / name).exists())
-    unwritable = next((path for path in there if not os.access(path, os.W_OK)), None)
+    unwritable = durable.unwritable(root / name for name in _WRITTEN)
     if found is not None and (unwritable is not None or only_read):
         why = f"nothing can be changed in {root}, since {unwritable} cannot be written: change a copy of it"
         if unwritable is None:

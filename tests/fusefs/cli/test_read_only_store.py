@@ -133,6 +133,41 @@ def test_whatever_only_reads_works_and_changes_nothing(user: User, state: str) -
     ]
 
 
+@pytest.fixture
+def failed_disk(user: User) -> Iterator[Path]:
+    """A disk with the user's store on it, that has become read-only as after an error."""
+    image, disk = user.home / "image", user.home / "disk"
+    disk.mkdir()
+    image.touch()
+    os.truncate(image, 32 << 20)
+    if os.geteuid() or shutil.which("mkfs.ext4") is None:
+        pytest.skip("only root may mount a disk, and mkfs.ext4 is needed")
+    subprocess.run(["mkfs.ext4", "-q", image], check=True, timeout=60)
+    if subprocess.run(["mount", "-o", "loop", image, disk], check=False, capture_output=True, timeout=60).returncode:
+        pytest.skip("no image can be mounted here")
+    try:
+        shutil.copytree(user.store, disk / "store")
+        subprocess.run(["mount", "-o", "remount,abort", disk], check=True, timeout=60)
+        yield disk / "store"
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True, timeout=60)
+
+
+def test_a_disk_that_has_become_read_only_by_an_error_is_read(user: User, failed_disk: Path) -> None:
+    """The mode of a file says nothing of that."""
+    expected = {command: user.convfs(*command).stdout for command in READING}
+    held, mnt = files(failed_disk), user.home / "mnt"
+    for command in READING:
+        assert compared(command, reads(user, "--store", str(failed_disk), *command)) == compared(
+            command, expected[command]
+        )
+    if os.access("/dev/fuse", os.W_OK) and shutil.which("fusermount3"):
+        for command in (("mount", mnt), ("umount", mnt)):
+            done = user.convfs("--store", failed_disk, *command)
+            assert done.returncode == 0, done
+    assert files(failed_disk) == held
+
+
 def test_what_changes_it_says_why_it_cannot(user: User) -> None:
     user.session("shop", "c", "One more", "Done.")
     read_only(user.store)
