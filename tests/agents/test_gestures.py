@@ -25,6 +25,7 @@ NATIVE = [tool for tool in KNOWN if tool.native]
 EXPORTED = [tool for tool in KNOWN if tool.form]
 
 each = pytest.mark.parametrize("tool", KNOWN, ids=str)
+each_that_may_lose = pytest.mark.parametrize("tool", [tool for tool in KNOWN if not tool.derives], ids=str)
 each_native = pytest.mark.parametrize("tool", NATIVE, ids=str)
 needs_mount = pytest.mark.skipif(not can_mount(), reason="/dev/fuse or fusermount3 is not there")
 
@@ -450,7 +451,7 @@ def put_back(home: Home, name: object) -> None:
     shutil.copyfile(path, session)
 
 
-@each
+@each_that_may_lose
 @needs_mount
 def test_what_is_deleted_is_not_sent(new_home: NewHome, tool: Tool) -> None:
     home = new_home(tool)
@@ -469,7 +470,7 @@ def test_what_is_deleted_is_not_sent(new_home: NewHome, tool: Tool) -> None:
     check_sent(home, sent, ASKED[0], *talked(tool)[4:], ASKED[2])
 
 
-@each
+@each_that_may_lose
 def test_a_fork_goes_on_from_where_it_was_made(new_home: NewHome, tool: Tool) -> None:
     home = new_home(tool)
     talk(home)

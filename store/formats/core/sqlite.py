@@ -672,9 +672,21 @@ def restore(
         raise UsageError(f"the database cannot be given what was edited: {error}") from error
 
 
+_CASCADES = """
+    SELECT child.name, key.id, group_concat(json_quote(key."from")), group_concat(json_quote(key."to"))
+    FROM sqlite_master AS child, pragma_foreign_key_list(child.name) AS key
+    WHERE child.type = 'table' AND key."table" = ? COLLATE NOCASE AND key.on_delete = 'CASCADE' GROUP BY 1, 2
+"""
+
+
 def remove_row(database: sqlite3.Connection, row: Row) -> None:
-    """Delete the row that a line is made from."""
+    """Delete the row that a line is made from, and those that the database's foreign keys have go with it."""
     where, parameters = _where(row)
+    for child, _key, ours, theirs in database.execute(_CASCADES, (row.table,)).fetchall():
+        # one that names no column is the table's primary key
+        if theirs:
+            of = f"SELECT {theirs} FROM {quoted(row.table)} WHERE {where}"
+            database.execute(f"DELETE FROM {quoted(child)} WHERE ({ours}) IN ({of})", parameters)
     database.execute(f"DELETE FROM {quoted(row.table)} WHERE {where}", parameters)
 
 

@@ -683,6 +683,26 @@ def test_a_document_that_another_column_has_compressed(tmp_path: Path) -> None:
     assert Rendered(rendered.format, out, _folder(tmp_path, 1)).records == changed
 
 
+def test_what_refers_to_a_row_that_is_deleted_goes_with_it(tmp_path: Path) -> None:
+    """As the foreign keys say: the program refuses a database in which one leads nowhere."""
+    refers = "session_id TEXT, {0} INTEGER, FOREIGN KEY (session_id, {0}) REFERENCES transcript_events(session_id, seq)"
+    schema = f"""{OPENCLAW};
+        CREATE TABLE active_events ({refers.format("event_seq")} ON DELETE CASCADE);
+        CREATE TABLE notes ({refers.format("noted")} ON DELETE SET NULL)"""
+    rows: list[tuple[str, Sequence[object]]] = [("session_windows", ("s1", "Login", T))]
+    for at, text in enumerate(("Why?", "How?")):
+        said = dump({"type": "message", "id": f"m{at}", "message": {"role": "user", "content": text}})
+        rows += [("transcript_events", ("s1", at, said, None, None, None))]
+        rows += [(table, ("s1", at)) for table in ("active_events", "notes")]
+    path = filled(tmp_path / "openclaw-agent.sqlite", schema, rows)
+    rendered = Rendered(format_named("openclaw"), path, _folder(tmp_path, 0))
+    left = [line for line in rendered.records if b"How?" not in line]
+    with closing(sqlite3.connect(restored(rendered, left, tmp_path / "out.db"))) as database:
+        assert database.execute("SELECT seq FROM transcript_events").fetchall() == [(0,)]
+        assert database.execute("SELECT event_seq FROM active_events").fetchall() == [(0,)]
+        assert database.execute("SELECT noted FROM notes").fetchall() == [(0,), (1,)]
+
+
 def test_what_amazon_q_saves_in_a_file(tmp_path: Path) -> None:
     turns = [
         {
