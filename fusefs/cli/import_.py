@@ -165,8 +165,12 @@ def _named(paths: tuple[Path, ...]) -> list[Path]:
     for path in absolute:
         if mount := convfs_above(path):
             raise UsageError(f"{path} lies in a mounted store ({mount.path}): name the session files themselves")
-        if not os.path.lexists(path):
-            raise NotFound(f"{path} does not exist: name a session file, or a directory of sessions")
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(f"{path} does not exist: name a session file, or a directory of sessions") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     return absolute
 
 

@@ -46,6 +46,13 @@ def test_nothing_is_indexed_if_nobody_waits_and_searches_find_all_the_same(user:
     assert "pytest" in done.stdout
 
 
+def test_why_a_path_cannot_be_imported_is_said(user: User) -> None:
+    user.session("shop", "one", "Hi")
+    assert "does not exist" in user.fails("import", user.home / "other.jsonl")
+    said = user.fails("import", user.home / ("x" * 300))
+    assert said.endswith(" cannot be read: File name too long\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_who_has_enough_of_indexing_ends_it(user: User, sessions: Path, number: signal.Signals) -> None:
     words = [sys.executable, "-m", "fusefs.cli", "import", sessions]
