@@ -18,7 +18,7 @@ def source(folder: Path) -> Source:
         "jp",
         folder,
         folder / "events.json",
-        first=(folder / "base_config.json",),
+        first=(str(folder / "base_config.json"),),
         sidecars=(("metadata.json", folder / "metadata.json"),),
     )
 
