@@ -198,7 +198,9 @@ class Invalidations:
             except trio.RunFinishedError:
                 return
             except Exception:
-                log.exception("what has changed (%r) may be shown late", changed)
+                log.exception("what has changed (%r) is shown once the kernel has forgotten everything", changed)
+                if _EVERYTHING not in changed:
+                    self._changed.put(_EVERYTHING)
             self._tree.opens.hold(-sum(isinstance(one, int) for one in changed))
             if len(changed) > 1:
                 # there will be more
@@ -275,7 +277,8 @@ class Invalidations:
     def _take_everything(self) -> list[Stale]:
         """Forget all contents, since any may have changed; return all that the kernel knows and is not being saved."""
         self._forget_all()
-        return [Stale(ino, content=True) for ino in self._lookups if ino not in self._tree.served]
+        names = (Stale(folder, name.encode()) for folder, name, _path in self._tree.called.values())
+        return [*names, *(Stale(ino, content=True) for ino in self._lookups if ino not in self._tree.served)]
 
     def _take_shown(self, contexts: Sequence[int]) -> tuple[list[ShownConversation], list[Stale]]:
         tree = self._tree

@@ -8,7 +8,8 @@ text, …]}``, ``{"seal": number}`` and ``{"abort": number}`` go on with. ``{"re
 ``{"hold": true}`` has searches find nothing before ``{"hold": false}``, and ``{"searching": true}`` waits until
 somebody searches. ``{"forget": true}`` has it keep nothing at hand that was read before, and ``{"unreadable": true}``
 has the disk fail to read any pack before ``{"unreadable": false}``. ``{"faulty": name}`` has a method of Claude Code's
-format raise KeyError before the next such line, or ``{"faulty": ""}``. ``{"answered": path}`` writes into a file how
+format raise KeyError before the next such line, or ``{"faulty": ""}``. ``{"unfollowed": true}`` has the index fail once
+as the next change of metadata is followed. ``{"answered": path}`` writes into a file how
 many opens Python has not been asked about, of files and of directories, and ``{"known": path}`` how many inodes the
 kernel knows. With ``serving``, others are answered on a socket, too. With ``rebooted``, the machine has just been
 started. With ``descriptors=N``, the process may have so many at most. With ``patience=SECONDS``, changes wait so long
@@ -39,6 +40,7 @@ from store.conversations.open_turns import OpenTurn
 from store.disk import durable
 from store.editing.editor import DELETED, Editor
 from store.formats.claude_code.session import ClaudeCode
+from store.index.catalogue import Catalogue
 from store.redaction.proof import prove
 from store.redaction.redaction import Redaction
 from store.redaction.secrets import Secrets
@@ -118,6 +120,17 @@ def be_faulty(name: str) -> None:
         setattr(ClaudeCode, name, raising)
 
 
+def fail_to_follow() -> None:
+    """Have the index fail the next time it is asked which conversations one has started."""
+    sound_method = Catalogue.started_by
+
+    def raising(_self: Catalogue, _context: int) -> list[int]:
+        Catalogue.started_by = sound_method  # type: ignore[method-assign]  # back as it was
+        raise KeyError("started_by")
+
+    Catalogue.started_by = raising  # type: ignore[method-assign]  # a fault of the index
+
+
 def obey(store: Store) -> None:
     turns: list[OpenTurn] = []
     for line in sys.stdin:
@@ -158,6 +171,8 @@ def obey(store: Store) -> None:
                 unreadable.set() if bad else unreadable.clear()
             case {"faulty": name}:
                 be_faulty(name)
+            case {"unfollowed": True}:
+                fail_to_follow()
             case {"answered": path}:
                 files = sum(each.answered for each in in_c)
                 directories = sum(each.answered_directories for each in in_c)

@@ -237,5 +237,17 @@ def test_what_was_only_listed_is_not_found_by_the_name_that_it_had(live: Mounted
     assert (live.root / "conversations/project/another/events/00001-user.md").read_text().endswith("first\n")
 
 
+def test_what_could_not_be_followed_is_not_shown_as_it_was(live: Mounted) -> None:
+    listed = live.run("ls", "-l", "conversations/project", "transcripts/project").stdout
+    assert all(listed.count(name_of(talk)) == 2 for talk in range(1, TALKS + 1))
+    live.tell(unfollowed=True)
+    with client_of(live) as client:
+        client.set_metadata(2, {"name": "another"})
+    until(lambda: not talk_at(live, 2).exists())
+    until(lambda: not transcript_at(live, 2).exists())
+    assert "another" in os.listdir(live.root / "conversations/project")
+    assert "KeyError: 'started_by'" in live.messages.read_text()
+
+
 def is_gone(path: Path) -> bool:
     return not path.exists()
