@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct
 
 from store import paths
-from store.content.sparing import sparing
 from store.conversations import branch
 from store.conversations.viewer import LARGEST_VIEWED, Measured
 from store.drawing import DONE, DRAWN, WORDS, Drawn, Payload, Piece, Words
@@ -155,9 +154,8 @@ class Filing:
             self._told(0, 0)
         try:
             self._all = store.search.unfiled
-            # payloads are read once
-            with sparing():
-                yield dict(store.texts.behind()) | dict(store.catalogue.without_sums())
+            # what is kept for readers serves here, too: conversations that follow each other lie in the same groups
+            yield dict(store.texts.behind()) | dict(store.catalogue.without_sums())
         finally:
             store.filing.release()
 

@@ -3,11 +3,13 @@
 Runs a convfs command that mounts, in this process, and writes a line to a file for everything that takes more than a
 millisecond of processor time: ``loop``, a step of a task in the loop, of the time of its thread; and ``held``, what all
 threads of the process took while one that wanted to go on could not, because another kept Python from running. And for
-each step in which the loop slept, for a lock or a disk: ``slept``, the seconds of that, where it was.
+each step in which the loop slept, for a lock or a disk: ``slept``, the seconds of that, where it was. And ``garbage``,
+a look for that among all objects, which keeps everything else from running.
 
     python -m tests.bench.steps FILE --store STORE mount DIRECTORY --foreground
 """
 
+import gc
 import os
 import sys
 import threading
@@ -93,6 +95,20 @@ def _watch(file: Path, loop: _Loop) -> None:
                 loop.seen = _spot(sys._current_frames()[loop.thread])
 
 
+def _watch_garbage(file: Path) -> None:
+    log = file.open("a", buffering=1)
+    began = 0.0
+
+    def told(phase: str, of: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.thread_time()
+        elif (took := time.thread_time() - began) >= _LEAST_SECONDS:
+            log.write(f"{time.monotonic()} garbage {took:.6f} of generation {of['generation']}\n")
+
+    gc.callbacks.append(told)
+
+
 class _Delays:
     """How long the thread that makes this could have run and had no processor."""
 
@@ -122,6 +138,7 @@ def main(arguments: Sequence[str]) -> None:
     file.touch()
     run = trio.run
     loop = _Loop(file)
+    _watch_garbage(file)
     threading.Thread(target=_watch, args=(file, loop), daemon=True).start()
 
     def observed(*arguments: Any, **how: Any) -> Any:  # noqa: ANN401 - those of trio.run

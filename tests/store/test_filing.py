@@ -17,7 +17,6 @@ from fusefs.text.render import FileRenderer
 from store import drawing, filing
 from store.commit import pace
 from store.commit.request import Request
-from store.content.sparing import is_sparing
 from store.disk.head_format import Reclaimed
 from store.events.conversation import EventRow
 from store.events.event import Kind
@@ -360,14 +359,6 @@ def test_memory_is_bounded_by_what_helpers_are_given(
     assert len(most) > 50
     assert max(most) < 250_000
 
-
-def test_what_is_read_to_be_filed_is_not_kept_for_others(tmp_path: Path, sessions: Path) -> None:
-    with opened(tmp_path / "store") as store:
-        Importer(store).run([sessions])
-        seen: set[bool] = set()
-        Filing(store, lambda _done, _all: seen.add(is_sparing())).run()
-        assert seen == {True}
-        assert not is_sparing()
 
 
 def test_words_are_given_out_in_parts(tmp_path: Path, sessions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
