@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-_SWITCH_SECONDS = 0.0003
-"""The time for which one thread of a daemon may keep the others from running Python: it delays answers."""
+_SWITCH_SECONDS = 0.00005
+"""The time for which one thread of a daemon may keep the others from running Python: it delays answers.
+
+It is as short as the work between two calls that let others run, such as a read or a hash. Whoever waits is woken by
+each, finds that the thread has gone on already, and begins to wait anew: only after this time does it insist.
+"""
 _OBJECTS = 20_000
 """The new objects after which a daemon looks for garbage among them."""
 _MALLOC = {-8: 1, -3: 2 << 20, -1: 2 << 20}

@@ -7,6 +7,7 @@ held them, and for pieces of secrets in compression dictionaries.
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -37,6 +38,9 @@ _AT_ONCE = 1 << 16
 _LEAST_REACH = 64
 """The bytes that pieces have in common at least: as many as a name in hexadecimal."""
 _FEW = 32
+_ROWS = 128
+_BREATH_SECONDS = 0.0001
+"""After so many rows of a database, others have this time: SQLite lets them run at each row, too briefly to wake up."""
 _HEADED = b"SQLite format 3\0"
 
 
@@ -221,7 +225,9 @@ def _rows(path: Path) -> Iterator[bytes]:
         for (table,) in tables.fetchall():
             # tables of extensions that are not there say what they hold in tables of their own
             with suppress(sqlite3.Error):
-                for row in database.execute(f'SELECT * FROM "{table.decode()}"'):
+                for count, row in enumerate(database.execute(f'SELECT * FROM "{table.decode()}"'), 1):
+                    if count % _ROWS == 0:
+                        time.sleep(_BREATH_SECONDS)
                     values = [value for value in row if isinstance(value, bytes)]
                     yield b"\0".join(values)
                     for value in values:
