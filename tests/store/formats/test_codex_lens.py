@@ -105,7 +105,7 @@ RECORDS: list[tuple[dict[str, object], Kind, list[tuple[str, str | None]]]] = [
     (line("turn_context", {"cwd": "/"}), Kind.RECORD, []),
     (line("from_tomorrow", {"text": "x"}), Kind.NOTE, [("record", '{\n  "text": "x"\n}')]),
     (
-        line("inter_agent_communication", {"author": "/root", "recipient": "/root/a", "content": "Look at it."}),
+        line("inter_agent_communication", {"author": "/lead", "recipient": "/lead/a", "content": "Look at it."}),
         Kind.NOTE,
         [("", "Look at it.")],
     ),
