@@ -52,7 +52,7 @@ def entries(tree: bytes) -> list[TreeEntry]:
     for fields in found:
         name, kind, mode, size, digest = (fields.get(str(key), fields.get(key)) for key in range(1, 6))
         if isinstance(name, str) and _is_name(name) and isinstance(digest, bytes) and len(digest) == HASH_SIZE:
-            sort = EntryKind(kind) if kind in tuple(EntryKind) else EntryKind.FILE
+            sort = EntryKind(kind) if isinstance(kind, int) and kind in tuple(EntryKind) else EntryKind.FILE
             entry = TreeEntry(name, sort, _number(mode) & 0o777, _number(size), Hash(digest))
             known.setdefault(name, entry)
     return list(known.values())
