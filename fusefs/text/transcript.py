@@ -48,7 +48,8 @@ from store.formats.core.json_view import pretty
 from store.index.catalogue import ContextEntry
 from store.results import may_be_document, with_documents
 from store.visible import UNSEEN
-from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Task, Tasks, Write, asked_of
+from store.worktree.actions import Asked, Command, Delete, Edit, Lines, Move, Task, Tasks, Write
+from store.worktree.calls import asked_of
 from store.worktree.changes import diff_of
 from store.worktree.worktree import Changed
 

@@ -7,13 +7,14 @@ from msgspec import structs
 from store.events.event import Kind, Resource
 from store.exporting.steps import Step
 from store.formats.core.media import file_uri, mime_of
-from store.worktree.actions import Read, actions_of
+from store.worktree.actions import Read
+from store.worktree.calls import actions_of
 
 
 class FilesRead:
     """Marks the files in the steps of one conversation, whose tools work in ``cwd``; it is given all of its steps.
 
-    ``roots`` are as of :func:`store.worktree.actions.actions_of`.
+    ``roots`` are as of :func:`store.worktree.calls.actions_of`.
     """
 
     def __init__(self, cwd: str, roots: Sequence[str]) -> None:

@@ -14,20 +14,10 @@ from store.compare import unified
 from store.events.event import Kind
 from store.exporting.steps import Step
 from store.formats.core.json_view import as_object
-from store.worktree.actions import (
-    Action,
-    Edit,
-    Lines,
-    Move,
-    Read,
-    Write,
-    actions_of,
-    asked_of,
-    command_of,
-    is_shell,
-    own_name,
-    script_of,
-)
+from store.worktree.actions import Action, Edit, Lines, Move, Read, Write
+from store.worktree.calls import actions_of, asked_of
+from store.worktree.shell import command_of, script_of
+from store.worktree.tools import is_shell, own_name
 
 _LONGEST = 120
 _NAMED = 3

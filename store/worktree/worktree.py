@@ -11,9 +11,11 @@ from store.events.event import Event, Kind
 from store.exporting.steps import CallIds, Step, steps_of
 from store.formats.core.json_view import as_object
 from store.worktree import tagged
-from store.worktree.actions import Action, Delete, Edit, Move, Read, Write, actions_of, reads_of
+from store.worktree.actions import Action, Delete, Edit, Move, Read, Write
+from store.worktree.calls import actions_of
 from store.worktree.known import KnownText
 from store.worktree.patches import Change
+from store.worktree.shown import reads_of
 
 
 class Seen(Struct, frozen=True):

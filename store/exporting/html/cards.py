@@ -14,9 +14,10 @@ from store.formats.core.json_view import as_object, is_object
 from store.formats.core.media import suffix_of
 from store.formats.core.times import local
 from store.results import drawn_blocks
-from store.worktree.actions import command_of, is_shell, script_of
 from store.worktree.briefs import Brief, brief_of
 from store.worktree.changes import FileChange, diff_of
+from store.worktree.shell import command_of, script_of
+from store.worktree.tools import is_shell
 from store.worktree.worktree import Changed, Seen
 
 _SHOWN_AS_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", "image/avif"))

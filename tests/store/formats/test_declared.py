@@ -27,7 +27,8 @@ from store.importing.importer import Importer
 from store.importing.trial import records_of, tried
 from store.importing.walk import walk
 from store.store import Store
-from store.worktree.actions import Lines, asked_of
+from store.worktree.actions import Lines
+from store.worktree.calls import asked_of
 from tests.store.formats.test_recognition import DOCUMENTS, LINES, OTHERS
 from tests.store.importing.sessions import native
 

@@ -6,21 +6,8 @@ import pytest
 
 from store.events.event import Block, Kind, Resource
 from store.exporting.steps import Step
-from store.worktree.actions import (
-    Action,
-    Asked,
-    Command,
-    Delete,
-    Edit,
-    Lines,
-    Move,
-    Read,
-    Task,
-    Tasks,
-    Write,
-    actions_of,
-    asked_of,
-)
+from store.worktree.actions import Action, Asked, Command, Delete, Edit, Lines, Move, Read, Task, Tasks, Write
+from store.worktree.calls import actions_of, asked_of
 from store.worktree.patches import Change
 
 GEMINI_CUT = """IMPORTANT: The file content has been truncated.
