@@ -36,8 +36,6 @@ def _file_marks(
 
 
 _OF_CONTEXT = (
-    "labels",
-    "origins",
     "asides",
     "versions",
     "superseded",
@@ -46,7 +44,7 @@ _OF_CONTEXT = (
     "pruned_versions",
     "measures",
 )
-"""Tables that have a column ``context``, and whose rows go with it."""
+"""Tables in which the rows of a context are found by it, and go with it."""
 _OF_TURN = ("views", "resources")
 
 
@@ -54,6 +52,9 @@ def delete(sql: sqlite3.Connection, context: int, time_ms: int, metadata: Mappin
     """Drop all that is filed of a context, and remember what it was found by: ``metadata`` is what was said of it."""
     names = dict.fromkeys((origin(""), *pruned_origins(metadata)))
     put(sql, "pruned", [(name, context, time_ms) for name in names])
+    # by what they are filed under: to look through all rows for each of very many contexts would take long
+    _file_marks(sql, "labels", "name", context, labels_of(metadata), [])
+    _file_marks(sql, "origins", "origin", context, origins_of(metadata), [])
     for table in _OF_CONTEXT:
         sql.execute(f"DELETE FROM {table} WHERE context = ?", (context,))
     sql.execute("DELETE FROM contexts WHERE id = ?", (context,))

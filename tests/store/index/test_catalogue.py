@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from store.disk.head_format import ContextCreated, Deleted, HeadFrame, HeadMoved, Metadata
+from store.disk.head_format import ContextCreated, Deleted, HeadFrame, HeadMoved, Metadata, VersionsPruned
 from store.errors import DamageError
 from store.index.catalogue import Catalogue, ContextEntry
 from store.index.database import Database, Row
@@ -272,6 +272,27 @@ def test_what_is_asked_of_one_conversation_goes_through_no_others(
     plans = [(sql, row[-1]) for sql, values in asked for row in query(index.db, f"EXPLAIN QUERY PLAN {sql}", values)]
     assert len(plans) >= 8
     assert [plan for plan in plans if plan[1].startswith("SCAN")] == []
+
+
+def test_what_changes_in_one_conversation_goes_through_no_others(index: Index) -> None:
+    metadata = {"project": "p1", "name": "other", "labels": ["bug"], "session": "s", "title": "another"}
+    bodies = (
+        Metadata(5, msgspec.json.encode(metadata)),
+        HeadMoved(12, 6, FIRST, "edit"),
+        HeadMoved(13, 7, FIRST, "append"),
+        VersionsPruned(5, 100),
+        Deleted(6),
+    )
+    asked: list[str] = []
+    with index.db.writing() as sql:
+        sql.set_trace_callback(asked.append)
+        index.apply(HeadFrame(0, 1000 + number, 1, body) for number, body in enumerate(bodies))
+        sql.set_trace_callback(None)
+    plans = [(one, row[-1]) for one in asked for row in index.db.query(f"EXPLAIN QUERY PLAN {one}")]
+    assert any(one.startswith("DELETE FROM labels") for one, _plan in plans)
+    # of open turns there are few
+    assert {plan for _one, plan in plans if plan.startswith("SCAN")} <= {"SCAN open_turns"}
+    assert [index.db.query(f"SELECT * FROM {table} WHERE context = 1") for table in ("labels", "origins")] == [[], []]
 
 
 def test_forks_are_found_by_what_they_branched_off(index: Index, catalogue: Catalogue) -> None:
