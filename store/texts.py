@@ -230,26 +230,27 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
-    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[bytes]]:
+    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[memoryview]]:
         """Return the sections of each branch, in pieces, as far as they are kept: their size tells if some are not.
 
         The sizes of single ones are not compared. A block is read once, whatever is wanted of it.
         """
-        found: list[list[bytes]] = [[] for _runs in branches]
+        found: list[list[memoryview]] = [[] for _runs in branches]
         if self._db is None and not self._is_there():
             return found
-        wanted: dict[int, list[tuple[list[bytes], int, int, int]]] = {}
+        wanted: dict[int, list[tuple[list[memoryview], int, int, int]]] = {}
         try:
             for pieces, runs in zip(found, branches, strict=True):
                 for first, count in runs:
                     for start, length, number, place in self._rows_of_spans(first, count):
                         begin, end = place + max(first - start, 0), place + min(first + count - start, length)
                         wanted.setdefault(number, []).append((pieces, len(pieces), begin, end))
-                        pieces.append(b"")
+                        pieces.append(memoryview(b""))
             for number, block in self._blocks(sorted(wanted)):
+                data = memoryview(block.data)
                 for pieces, at, begin, end in wanted[number]:
                     if end <= block.count:
-                        pieces[at] = block.data[block.sections[begin] : block.sections[end]]
+                        pieces[at] = data[block.sections[begin] : block.sections[end]]
         except ConvfsError as error:
             _LOG.info(_DRAWN, error)
         return found

@@ -8,9 +8,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
-from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError, NotFound
+from store.errors import NotFound
 from store.ids import tip_of, turn_of
 from store.index.views import Run
 
@@ -41,27 +40,26 @@ def runs_to(
     runs: list[Run] = []
     before: tuple[Run, ...] = ()
     turn = last = head
-    block: list[Turn] = []
+    depth = 0
+    links: list[tuple[int, int] | None] = []
     low = head + 1
-    # most branches that are asked for again have grown by a turn or two
-    size = _FIRST_BLOCK
     while turn:
         if (found := known.get(turn)) is not None:
             before = found
             break
         if turn < low:
+            # most branches that are asked for again have grown by a turn or two; of turns that follow each other
+            # there are no more than their depth; others lie apart
+            size = _FIRST_BLOCK if turn == head else _BLOCK if runs else min(depth or 1, _BLOCK)
             if ancestor is not None and last - turn >= _BLOCK:
                 turn -= _more_of_run(turn, log.get(turn).depth, ancestor)
             low = max(1, turn - size + 1)
-            try:
-                block = log.range(low, turn - low + 1)
-            except DamageError:
-                # perhaps not of this branch
-                low = turn
-                block = [log.get(turn)]
-        parent = block[turn - low].parent
-        # of turns that follow each other there are no more than this one's depth; others lie apart
-        size = _BLOCK if runs else min(block[turn - low].depth or 1, _BLOCK)
+            links = log.links(low, turn - low + 1)
+        if (link := links[turn - low]) is None:
+            # says what is wrong with it; damaged ones that are not of this branch do not matter
+            damaged = log.get(turn)
+            link = damaged.parent, damaged.depth
+        parent, depth = link
         if parent != turn - 1 or parent == 0:
             runs.append((turn, last - turn + 1))
             last = parent

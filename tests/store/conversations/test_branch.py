@@ -103,8 +103,8 @@ def test_a_branch_that_grows_is_not_read_again(monkeypatch: pytest.MonkeyPatch) 
     with logged([0, *range(1, 5000)]) as log:
         known = {4990: branch.runs_to(log, 4990)}
         read: list[int] = []
-        real = log.range
-        monkeypatch.setattr(log, "range", lambda first, n: read.append(n) or real(first, n))
+        real = log.links
+        monkeypatch.setattr(log, "links", lambda first, n: read.append(n) or real(first, n))
         assert branch.runs_to(log, 5000, known) == ((1, 5000),)
         assert sum(read) <= 20
 
