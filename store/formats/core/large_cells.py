@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from store.formats.core.json_view import is_json_line
+from store.formats.core.json_view import is_json_line, is_strict_json
 
 LARGE_BYTES = 4 << 20
 """A cell of more bytes is a large one."""
 LARGEST_HELD = 96 << 20
 """A cell of more bytes is not held as a whole: a document is a text then."""
+LARGEST_WORKED_OUT = 10 << 20
+"""A document of more bytes is not worked out by a query with all that is in it."""
 _PIECE = 3 << 20
 """The bytes that are read at once: base64 of a multiple of three has no padding."""
 _AS_THEY_ARE = ("", "UTF-8")
@@ -25,8 +27,8 @@ _MARK = b'"\\u0000cell:'
 _marks = re.compile(rb'"\\u0000cell:([0-9a-f]{32})"')
 _quoted = msgspec.json.Encoder().encode
 
-_marked: dict[bytes, Callable[[], Iterator[bytes]]] = {}
-"""The marks that stand in no written line yet, and what writes that which they stand for."""
+_marked: dict[bytes, tuple[int, Callable[[], Iterator[bytes]]]] = {}
+"""The marks that stand in no written line yet, the sizes of what they stand for, and what writes that."""
 
 
 class LargeCell:
@@ -64,18 +66,27 @@ class LargeCell:
                 pass
         except UnicodeDecodeError:
             return None
-        return _mark(self._text)
+        return self._mark(self._text)
+
+    def in_document(self) -> str | None:
+        """Return a mark, a text, that stands in a document for the JSON that it holds, or the text; None: for none."""
+        if self._encoding and self.size <= LARGEST_HELD and is_strict_json(self.whole()):
+            return self._mark(lambda: iter((msgspec.json.format(self.whole(), indent=-1),)))
+        return self.in_cells()
 
     def in_json(self) -> bytes | None:
         """Return a mark for it as an object or a list on one line; None where it is none, or is too large to tell."""
         with self._open() as blob:
             if not self._encoding or self.size > LARGEST_HELD or not blob.read(2).strip(b"\0").startswith((b"{", b"[")):
                 return None
-        return _quoted(_mark(self._pieces)) if is_json_line(self.whole()) else None
+        return _quoted(self._mark(self._pieces)) if is_json_line(self.whole()) else None
 
     def in_blobs(self) -> str:
         """Return a mark for it as base64."""
-        return _mark(self._base64)
+        return self._mark(self._base64)
+
+    def _mark(self, write: Callable[[], Iterator[bytes]]) -> str:
+        return _mark(self.size, write)
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield its bytes, of a text in UTF-8."""
@@ -109,16 +120,24 @@ class LargeCell:
         yield b'"'
 
 
-def _mark(write: Callable[[], Iterator[bytes]]) -> str:
+def _mark(size: int, write: Callable[[], Iterator[bytes]]) -> str:
     # nobody can know it, and write it into another cell
     name = os.urandom(16).hex()
-    _marked[name.encode()] = write
+    _marked[name.encode()] = size, write
     return f"\0cell:{name}"
 
 
 def in_its_place(document: bytes) -> bytes:
     """Return JSON for a row that becomes a line, which takes no copy of a large document then: a mark for that."""
-    return document if len(document) <= LARGE_BYTES else _quoted(_mark(lambda: iter((document,))))
+    return document if len(document) <= LARGE_BYTES else _quoted(_mark(len(document), lambda: iter((document,))))
+
+
+def with_small_cells(document: bytes) -> bytes:
+    """Return a document in which marks stand for large cells only."""
+    small = (name for name in _marks.findall(document) if name in _marked and _marked[name][0] <= LARGE_BYTES)
+    for name in small if _MARK in document else ():
+        document = document.replace(_MARK + name + b'"', b"".join(_marked.pop(name)[1]()))
+    return document
 
 
 def pieces_of(line: bytes) -> Iterator[bytes]:
@@ -128,8 +147,8 @@ def pieces_of(line: bytes) -> Iterator[bytes]:
         return
     end = 0
     for found in _marks.finditer(line):
-        if (write := _marked.pop(found[1], None)) is not None:
+        if (held := _marked.pop(found[1], None)) is not None:
             yield line[end : found.start()]
-            yield from write()
+            yield from held[1]()
             end = found.end()
     yield line[end:]

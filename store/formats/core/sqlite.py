@@ -317,6 +317,7 @@ Found = Mapping[str, object]
 """A row as SQLite gives it: cells by column."""
 
 _REFUSED = (sqlite3.SQLITE_AUTH, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG)
+_MARKED_FROM = 1024
 HEADER = b'{"begins":'
 """The beginning of a conversation's first line."""
 
@@ -518,15 +519,87 @@ def _with_large_cells(
             yield row
         return
     except sqlite3.DataError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG:
-            raise
-    columns = [str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")]
+        _check_too_big(error)
+    columns = _columns(database, table)
     for number, more in islice(numbers, count, None):
-        yield more | dict(_cells(database, table, columns, number))
+        yield more | dict(_cells(database, table, columns, number, LARGE_BYTES))
+
+
+def rows_worked_out(
+    database: sqlite3.Connection,
+    table: str,
+    key: str,
+    query: str,
+    beside: Mapping[str, tuple[str, str]],
+    *parameters: object,
+) -> Iterator[dict[str, object]]:
+    """Yield the rows that a query works out of those of a table as :func:`dictionaries`; ``key`` tells them apart.
+
+    Once one is too long, it and those after it have marks for cells of tables ``beside``, in documents; one that is too
+    long all the same has its key alone. Of each of these tables, the columns are named that have the key of a row, and
+    an own one.
+    """
+    seen: set[object] = set()
+    try:
+        for row in dictionaries(database, query, *parameters):
+            seen.add(row[key])
+            yield row
+        return
+    except sqlite3.DataError as error:
+        _check_too_big(error)
+    where = f"FROM ({query}) WHERE {quoted(key)} IS ?{len(parameters) + 1}"
+    for (name,) in _all(database, f"SELECT {quoted(key)} FROM {quoted(table)} ORDER BY rowid"):
+        if name in seen or not _is_found(database, f"SELECT 1 {where}", *parameters, name):
+            continue
+        with ExitStack() as stack:
+            for other, (of, own) in beside.items():
+                stack.enter_context(_with_marks(database, other, of, own, name))
+            try:
+                yield from dictionaries(database, f"SELECT * {where}", *parameters, name)
+            except sqlite3.DataError as error:
+                _check_too_big(error)
+                yield {key: name}
+
+
+def _is_found(database: sqlite3.Connection, query: str, *parameters: object) -> bool:
+    """Return whether a query finds something; what it looks into may be longer than what it works out."""
+    most = database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_HELD // 3)
+    try:
+        return bool(_all(database, query, *parameters))
+    except sqlite3.DataError as error:
+        _check_too_big(error)
+        return False
+    finally:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
+
+
+def _check_too_big(error: sqlite3.DataError) -> None:
+    if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG:
+        raise error
+
+
+@contextmanager
+def _with_marks(database: sqlite3.Connection, table: str, of: str, own: str, name: object) -> Iterator[None]:
+    """Have queries find of a table only rows of a name, with marks for cells of more than 1 KB."""
+    columns, numbers = _columns(database, table), f"SELECT rowid FROM {quoted(table)} WHERE {quoted(of)} IS ?"
+    rows = [dict(_cells(database, table, columns, at, _MARKED_FROM)) for (at,) in _all(database, numbers, name)]
+    cells = ([one.in_document() if isinstance(one, LargeCell) else one for one in row.values()] for row in rows)
+    instead = f"temp.{quoted(table)}"
+    database.execute(f"CREATE TABLE {instead} ({', '.join(map(quoted, columns))})")
+    try:
+        database.executemany(f"INSERT INTO {instead} VALUES ({', '.join('?' * len(columns))})", cells)
+        database.execute(f'CREATE INDEX temp."to find" ON {quoted(table)} ({quoted(own)})')
+        yield
+    finally:
+        database.execute(f"DROP TABLE {instead}")
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")]
 
 
 def _cells(
-    database: sqlite3.Connection, table: str, columns: Sequence[str], number: int
+    database: sqlite3.Connection, table: str, columns: Sequence[str], number: int, most: int
 ) -> Iterator[tuple[str, object]]:
     def told(what: str) -> Sequence[object]:
         found: Sequence[object] = database.execute(
@@ -539,7 +612,7 @@ def _cells(
     for column, kind in zip(columns, kinds, strict=True):
         if kind in ("text", "blob"):
             cell = LargeCell(database, table, column, number, encoding if kind == "text" else "")
-            if cell.size > LARGE_BYTES:
+            if cell.size > most:
                 yield column, cell
                 continue
         yield column, told(quoted(column))[0]
@@ -553,7 +626,7 @@ def last_row(database: sqlite3.Connection, table: str, columns: Iterable[str]) -
 
 def columns_of(database: sqlite3.Connection, table: str) -> set[str]:
     """Return the names of a table's columns; none where there is no such table."""
-    return {str(row[1]) for row in database.execute(f"PRAGMA table_info({quoted(table)})")}
+    return set(_columns(database, table))
 
 
 def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:

@@ -33,7 +33,14 @@ from store.formats.core.json_view import (
     value_at,
     value_in,
 )
-from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, in_its_place
+from store.formats.core.large_cells import (
+    LARGE_BYTES,
+    LARGEST_HELD,
+    LARGEST_WORKED_OUT,
+    LargeCell,
+    in_its_place,
+    with_small_cells,
+)
 from store.formats.core.look import Look, open_regular, read_document
 from store.formats.core.removal import Tree
 from store.formats.core.splices import put, without_elements
@@ -79,8 +86,8 @@ class DeclaredDatabase(DatabaseFormat):
     ) -> Iterator[Row]:
         begun = 0
         for kind, names in kinds:
-            # longer rows of tables are read cell by cell
-            most = LARGEST_HELD if kind.works_out else LARGE_BYTES
+            # longer rows are read cell by cell; to work one out takes some twenty times its size
+            most = LARGEST_WORKED_OUT if kind.works_out else LARGE_BYTES
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
             for line in kind.lines(database, begun, names):
                 begun += line.begins is not None
@@ -377,10 +384,11 @@ class Sessions(Struct):
                     for line in self.inside(found, columns, where, unit, begun):
                         begun += line.begins is not None
                         yield line
-            elif said.document and not said.messages and found.get(said.document) is not None:
+            elif said.document and not said.messages and found.get(said.document, "") is not None:
                 # one that cannot be read is shown as it is
                 begun += 1
-                yield self._session(found, columns, self.begins(found, {}))
+                about = {} if said.document in found else {"left_out": "its messages, which are too many or too long"}
+                yield self._session(found, columns, self.begins(found, {}), **about)
             if said.messages:
                 rows = self.rows(database, found, of_messages)
                 # one that nobody has said anything in yet is no conversation
@@ -404,7 +412,8 @@ class Sessions(Struct):
         query = f"SELECT * FROM ({every}){where}" if where else every
         if _finds_rows(said.select):
             return sqlite.rows_found(database, said.sessions, self._own, query, *parameters)
-        return sqlite.dictionaries(database, query, *parameters)
+        beside = {table: (said.of, columns[0]) for table, columns in said.needs.items() if said.of}
+        return sqlite.rows_worked_out(database, said.sessions, said.id, query, beside, *parameters)
 
     def _are_said(self, database: sqlite3.Connection) -> str:
         """Return the condition for sessions that have messages: of very many, most may be empty.
@@ -496,7 +505,8 @@ class Sessions(Struct):
             about: dict[str, str | bool] = {_AT: str(item.at)}
             if item.key:
                 about[_NAME] = item.key
-            held = parted(item.json, said.details) if said.details else item.json
+            held = with_small_cells(item.json)
+            held = parted(held, said.details) if said.details else held
             return Row(begins, line.table, line.key, {}, {said.document: Raw(in_its_place(held))}, {}, about)
 
         if not said.follows:

@@ -414,6 +414,29 @@ def webui_with_rows(folder: Path, more: str) -> Path:
     return filled(folder / "webui.db", f"{WEBUI};{ROWS % more}", rows)
 
 
+def test_a_chat_that_is_too_long_for_a_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its long messages come from their cells, and are the same; so are the chats after it."""
+    path = webui_with_rows(tmp_path / "data", ", data")
+    thought = '<details type="reasoning" done="true">\n<summary>Thought</summary>\n&gt; So.\n</details>\nYes. '
+    held = [json.dumps(thought + "\u00e4\n" * 1000), "no JSON \n" * 500, json.dumps([{"text": "list" * 999}], indent=2)]
+    with closing(sqlite3.connect(path)) as database:
+        for key, content in zip(("c1-a2", "c1-u3", "c1-a4"), held, strict=True):
+            database.execute("UPDATE chat_message SET content = ? WHERE id = ?", [content, key])
+        database.execute("UPDATE chat SET chat = (SELECT chat FROM chat WHERE id = 'c1') WHERE id = 'c2'")
+        database.commit()
+    usual = Rendered(format_named("open-webui"), path, _folder(tmp_path, 0))
+    assert b'"as":"reasoning"' in b"".join(usual.records)
+    assert {"c1", "c2"} <= usual.parts.keys()
+    monkeypatch.setattr("store.formats.declared.database.LARGEST_WORKED_OUT", 8000)
+    assert Rendered(format_named("open-webui"), path, _folder(tmp_path, 1)).records == usual.records
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE chat SET chat = json_object('history', '', 'more', ?) WHERE id = 'c1'", ["x" * 9000])
+        database.commit()
+    shown = Rendered(format_named("open-webui"), path, _folder(tmp_path, 2))
+    assert b'"left_out":"its messages' in b"".join(shown.records[at] for at in shown.parts["c1"].records)
+    assert of(shown, "c2") == of(usual, "c2")
+
+
 @pytest.mark.parametrize("more", ["", ", data"])
 def test_messages_of_open_webui_in_rows(tmp_path: Path, more: str) -> None:
     """They are those of a chat whose document has none; edited, it has all of them, and no row has the old words."""

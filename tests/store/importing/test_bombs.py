@@ -295,6 +295,24 @@ def test_a_very_large_message_in_a_document(home: Path, name: str) -> None:
     assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
 
 
+def test_a_very_large_message_in_a_row(home: Path) -> None:
+    path = home / "webui.db"
+    rows = [("c-a", "c", "user", None, '"Hi"'), ("c-b", "c", "assistant", "a", json.dumps("some text " * 8 * MEGABYTE))]
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("""
+            CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat TEXT, created_at INTEGER);
+            CREATE TABLE chat_message (id TEXT PRIMARY KEY, chat_id TEXT, role TEXT, parent_id TEXT, content TEXT,
+                model_id TEXT, created_at INTEGER);
+            INSERT INTO chat VALUES ('c', 'u', 'T', '{"history":{"currentId":"b"}}', 1), ('d', 'u', 'T', '{}', 1);
+            INSERT INTO chat_message VALUES ('d-a', 'd', 'user', NULL, '"Hello"', NULL, 1);
+        """)
+        database.executemany("INSERT INTO chat_message VALUES (?, ?, ?, ?, ?, 'm', 1)", rows)
+        database.commit()
+    done = run(home, "import", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 2 imported, 0 grown, 0 unchanged (5 records")
+
+
 def test_a_very_large_message_in_an_export(home: Path) -> None:
     chat = {"id": "c", "user_id": "u", "title": "T", "chat": {"history": {"messages": MESSAGES, "currentId": "b"}}}
     path = home / "chat-export.json"
