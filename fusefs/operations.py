@@ -520,7 +520,8 @@ class Operations(pyfuse3.Operations):
         if target is not None:
             if isinstance(node, EventFile):
                 self.desk.typed_names.opening(node, flags)
-            return self.desk.saves.open(node.ino, target, anew=bool(flags & os.O_TRUNC))
+            anew, appends = bool(flags & os.O_TRUNC), bool(flags & os.O_APPEND)
+            return self.desk.saves.open(node.ino, target, anew=anew, appends=appends)
         if isinstance(node, SidecarFile):
             node = self.desk.native.copy_up(node, empty=bool(flags & os.O_TRUNC))
         match node:

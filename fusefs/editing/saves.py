@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +32,7 @@ from fusefs.editing.programs import Program
 from fusefs.editing.records import EventCommits, Prepared
 from fusefs.editing.scratch import ScratchFile
 from fusefs.editing.targets import Target
-from fusefs.tree.changes import CONTENT_PLACES
+from fusefs.tree.changes import CONTENT_PLACES, Stale
 from fusefs.tree.node import LONG, Bytes, Node, OpenContent
 from fusefs.tree.router import Router
 from fusefs.tree.view_node import ViewNode
@@ -119,17 +120,21 @@ class Written:
 
 
 class SavedRole:
-    """A file open for writing, ``anew`` if for all of it. It has a session from its first change on."""
+    """A file open for writing, ``anew`` if for all of it. It has a session from its first change on.
 
-    __slots__ = ("_anew", "_ino", "_saves", "_target", "program", "session")
+    ``appends``: whatever is written goes to its end.
+    """
 
-    def __init__(self, saves: Saves, ino: int, target: Target, *, anew: bool = False) -> None:
+    __slots__ = ("_anew", "_appends", "_ino", "_saves", "_target", "program", "session")
+
+    def __init__(self, saves: Saves, ino: int, target: Target, *, anew: bool = False, appends: bool = False) -> None:
         self._saves = saves
         self._ino = ino
         self._target = target
         self.session: Session | None = None
         self.program = saves.records.bursts.program()
         self._anew = anew
+        self._appends = appends
 
     def read(self, offset: int, size: int) -> bytes:
         if self.session is not None:
@@ -138,8 +143,15 @@ class SavedRole:
 
     def write(self, offset: int, data: bytes) -> int:
         session = self._begin()
-        session.buffer.write(offset, data)
+        at = offset
+        if self._appends and offset % PAGESIZE:
+            # mapped memory comes in whole pages, by whatever handle there is
+            at = len(session.buffer)
+        session.buffer.write(at, data)
         session.changed()
+        if at != offset:
+            # the kernel had not heard yet that somebody else has changed the file
+            self._saves.inodes.kernel.invalidate(Stale(self._ino, content=True))
         return len(data)
 
     def truncate(self, size: int) -> None:
@@ -477,9 +489,9 @@ class Saves:
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
-    def open(self, ino: int, target: Target, *, anew: bool = False) -> SavedRole:
-        """Open a file for writing; ``anew``: all of it."""
-        role = SavedRole(self, ino, target, anew=anew)
+    def open(self, ino: int, target: Target, *, anew: bool = False, appends: bool = False) -> SavedRole:
+        """Open a file for writing; ``anew``: all of it; ``appends``: at its end."""
+        role = SavedRole(self, ino, target, anew=anew, appends=appends)
         if anew:
             role.truncate(0)
         return role

@@ -182,3 +182,22 @@ def test_what_took_the_place_of_a_file_is_shown_whatever_the_kernel_forgets(moun
     mount.lookup()
     assert mount.said() == TEXT
     assert mount.operations.desk.inodes.state(mount.ino) is State.SAVED
+
+
+@pytest.mark.parametrize("name", ["00001-user.md", "metadata.json"])
+def test_what_is_appended_goes_behind_what_the_kernel_has_not_heard_of(mount: Mount, name: str) -> None:
+    mount.go(*TALK, *(["events"] if name.endswith(".md") else []), name)
+    size = run(mount.operations.getattr(mount.ino, None)).st_size
+    appending = run(mount.operations.open(mount.ino, os.O_WRONLY | os.O_APPEND, None))
+    other = run(mount.operations.open(mount.ino, os.O_WRONLY, None))
+    run(mount.operations.write(other.fh, size, b"   \n"))
+    run(mount.operations.write(appending.fh, size, b" \n"))
+    assert mount.said().endswith(b"\n   \n \n")
+
+
+def test_what_is_mapped_is_written_where_it_is_mapped(mount: Mount) -> None:
+    mount.go(*TALK, "events", "00001-user.md")
+    opened = run(mount.operations.open(mount.ino, os.O_RDWR | os.O_APPEND, None))
+    text = mount.said().replace(b"one", b"two")
+    run(mount.operations.write(opened.fh, 0, text))
+    assert mount.said() == text
