@@ -89,7 +89,8 @@ def _part(key: int) -> int:
 
 
 _LOOKUPS_AT_ONCE = 500
-_ROWS_AT_ONCE = 20_000
+_ROWS_AT_ONCE = 2000
+"""Others that file something wait for so many rows at most."""
 _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
 _NO_SKETCHES: Mapping[int, Hash] = {}

@@ -23,6 +23,8 @@ from store.index.database import (
 
 _KINDS = tuple(Kind)
 _AT_ONCE = 500
+_FILED_AT_ONCE = 512
+"""Others that change something wait for so many rows at most."""
 _LONG = 64
 """The length of a run, in turns, from which on it is queried by itself."""
 
@@ -84,6 +86,11 @@ _SUMS = (
 """The number of rows, and their sums in the order of :class:`Measure`."""
 
 
+def _as_filed(rows: Iterable[EventRow]) -> list[Row]:
+    sizes = attrgetter("tool", "parent", "time_ms", "file_size", "section_size", "json_size", "payload_size")
+    return [(row.turn, int(row.kind), *sizes(row), int(row.deleted)) for row in rows]
+
+
 class Views:
     """Reads and writes the tables that follow from payloads and the renderer."""
 
@@ -116,11 +123,17 @@ class Views:
         """
         rows = list(rows)
         unsure = {row.turn for row in rows if row.unsure}
-        sizes = attrgetter("tool", "parent", "time_ms", "file_size", "section_size", "json_size", "payload_size")
-        views = [(row.turn, int(row.kind), *sizes(row), int(row.deleted)) for row in rows if not row.unsure]
+        sure = [row for row in rows if not row.unsure]
         held = [(r.turn, r.seq, r.uri, r.mime, r.size, r.hash) for r in resources if r.turn not in unsure]
         sums = [(context, m.head, m.events, m.transcript_size, m.json_size, m.said) for context, m in measures]
-        self._file(views, held, list(moves), sums)
+        # a record is measured once it has a row: what it holds comes before that, and what sums up rows last
+        while len(held) > _FILED_AT_ONCE:
+            self._file((), held[:_FILED_AT_ONCE], (), ())
+            del held[:_FILED_AT_ONCE]
+        while len(sure) > _FILED_AT_ONCE:
+            self._file(_as_filed(sure[:_FILED_AT_ONCE]), (), (), ())
+            del sure[:_FILED_AT_ONCE]
+        self._file(_as_filed(sure), held, list(moves), sums)
 
     @held_if_full
     def _file(
