@@ -7,8 +7,9 @@ them. Types of which programs append payloads, but no tool keeps files, have a l
 """
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import overload
 
@@ -16,6 +17,7 @@ from store.disk.turn_format import Encoding
 from store.errors import UsageError, told
 from store.formats.core.editing import Lens
 from store.formats.core.format import Format
+from store.formats.core.look import Look
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.unknown import TEXT_LENSES, UnknownLens
 
@@ -64,6 +66,16 @@ _GUESSES = (*_pages("guess-lines guess-document"), ("text-log", "text-log", "tex
 """Formats that no tool writes: for files that somebody names, and says so or finds no tool for."""
 _OF_FOLDERS = frozenset(("jp", "mistral-vibe-store", "openhands"))
 """The formats whose sessions may be directories."""
+_OF_DATABASES = frozenset(
+    name
+    for name, *_rest in _pages(
+        """
+        kilo opencode llm-logs hermes-export kiro-db crush goose hermes-db openclaw opencode-v2 cursor-ide cursor-store
+        zed open-webui
+        """
+    )
+)
+"""The formats whose sessions may stand in databases."""
 _DESCRIPTIONS = Path(__file__).parent / "descriptions"
 _FAMILIES = frozenset(known[1] for known in (*_KNOWN, *_GUESSES))
 
@@ -96,9 +108,9 @@ class _Formats(Sequence[Format]):
         yield from learned()
         yield from (_loaded(*known) for known in self._known)
 
-    def of_folders(self) -> Iterator[Format]:
-        """Yield those that may claim a directory."""
-        yield from (_loaded(*known) for known in self._known if known[0] in _OF_FOLDERS)
+    def among(self, names: Set[str]) -> Iterator[Format]:
+        """Yield those of some names."""
+        return (_loaded(*known) for known in self._known if known[0] in names)
 
     @overload
     def __getitem__(self, index: int) -> Format: ...
@@ -112,9 +124,13 @@ FORMATS: Sequence[Format] = _Formats()
 WITH_GUESSES: Sequence[Format] = _Formats(guesses=True)
 
 
-def candidates(formats: Sequence[Format], *, is_folder: bool) -> Iterable[Format]:
-    """Return those of some formats that may claim a path, in order."""
-    return formats.of_folders() if is_folder and isinstance(formats, _Formats) else formats
+def candidates(formats: Sequence[Format], look: Look) -> Iterable[Format]:
+    """Return those of some formats that may claim what stands at a path, in order. Raises OSError as ``look`` does."""
+    if isinstance(formats, _Formats) and look.is_folder:
+        return formats.among(_OF_FOLDERS)
+    if isinstance(formats, _Formats) and look.is_database:
+        return chain(learned(), formats.among(_OF_DATABASES))
+    return formats
 
 
 def packing(name: str) -> list[str]:

@@ -22,7 +22,7 @@ from store.errors import ConvfsError, Fault, Gone, StoreFailed, told
 from store.formats.core import sqlite
 from store.formats.core.format import Format, Source
 from store.formats.core.look import Look, read_head
-from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess, learn, packing
+from store.formats.registry import FORMATS, WITH_GUESSES, format_named, is_guess, learn, learned, packing
 from store.helper import processes
 from store.importing import cxdb
 from store.importing.crew import Crew, Records
@@ -41,11 +41,15 @@ from store.store import Store
 _LOG = logging.getLogger(__name__)
 
 
+_Offered = tuple[Sequence[Format], list[Format]]
+"""Formats, and those among them that users described then: to tell, none of the others need be loaded."""
+
+
 class _Seen(Struct, frozen=True):
     """A file of many conversations that has no text: its format, out of those it was offered to, and the last look."""
 
     format: Format
-    offered: Sequence[Format]
+    offered: _Offered
     look: NothingNew | None
 
 
@@ -232,7 +236,7 @@ class _Run(Struct):
         apart = frozenset([Path(os.path.abspath(self.store.root))])
         # what is named itself may be of a tool that nobody knows
         formats = self.formats if guess or not path.is_file() else WITH_GUESSES
-        if not guess and (seen := self.seen.get(path)) is not None and list(seen.offered) == list(self.formats):
+        if not guess and (seen := self.seen.get(path)) is not None and seen.offered == (self.formats, learned()):
             formats = (seen.format, *formats)
         every = walk(path, formats, lambda at: self._as_it_was(at, self._known(at)), apart, guess=guess)
         for found in self._ahead(oldest_first(every)):
@@ -268,7 +272,7 @@ class _Run(Struct):
         file = self._file(path)
         if file is None or read_as(file.metadata, ImportedFile) != seen.look.imported:
             return False
-        if list(seen.offered) != list(self.formats) or not seen.format.rests(path, seen.look.imported.marks):
+        if seen.offered != (self.formats, learned()) or not seen.format.rests(path, seen.look.imported.marks):
             return False
         self._put_off(seen.format.put_off(path))
         self._unchanged(seen.format.name)
@@ -557,7 +561,7 @@ class _Run(Struct):
         source, format_, steps = file.source, file.format, file.steps
         path, found, is_new = path_text(source.path), steps.found or [], file.known is None
         if is_rendered(format_):
-            self.seen[source.path] = _Seen(format_, list(self.formats), steps.look)
+            self.seen[source.path] = _Seen(format_, (self.formats, learned()), steps.look)
         self._put_off(steps.put_off)
         self.report.errors += steps.problems
         self.report.pruned += steps.left_out
@@ -659,7 +663,7 @@ class _Run(Struct):
 
 
 def _is_damaged(path: Path) -> bool:
-    return Look(path).head.startswith(sqlite.MAGIC) and sqlite.is_damaged(path)
+    return Look(path).is_database and sqlite.is_damaged(path)
 
 
 def _may_have_parts(format_: Format, source: Source) -> bool:

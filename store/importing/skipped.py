@@ -7,7 +7,7 @@ from store.errors import DamageError, Fault
 from store.formats.core.archives import ENCRYPTED, archive_at, is_archive
 from store.formats.core.format import Format
 from store.formats.core.look import Look
-from store.formats.core.sqlite import MAGIC, DatabaseFormat, tables_of
+from store.formats.core.sqlite import DatabaseFormat, tables_of
 from store.formats.declared.format import DeclaredFormat
 from store.formats.registry import FORMATS, guesses
 from store.importing.walk import Skipped, claim, walk
@@ -32,7 +32,7 @@ def reason(path: Path) -> str:
         look = Look(path)
         if not look.head:
             return "it is empty"
-        if look.head.startswith(MAGIC):
+        if look.is_database:
             return _of_database(path, look.head)
         if is_archive(look.head):
             return _of_archive(path)

@@ -205,7 +205,7 @@ def claim(path: Path, formats: Sequence[Format]) -> Source | None:
     look = Look(path)
     if look.head.startswith(_FOREIGN):
         return None
-    for format_ in candidates(formats, is_folder=look.is_folder):
+    for format_ in candidates(formats, look):
         try:
             source = format_.claim(look)
         except Exception as error:

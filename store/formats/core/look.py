@@ -16,6 +16,8 @@ from store.formats.core.json_view import BYTE_ORDER_MARK, JsonObject, decode, is
 
 HEAD_SIZE = 64 * 1024
 """The bytes of a file that are read to tell whose it is."""
+DATABASE = b"SQLite format 3\0"
+"""The beginning of an SQLite database."""
 _MOST_COMPANIONS = 10_000
 
 
@@ -118,6 +120,11 @@ class Look:
             return b""
         with open_regular(self.path) as file:
             return file.read(HEAD_SIZE)
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the path is an SQLite database. Raises OSError as ``head`` does."""
+        return self.head.startswith(DATABASE)
 
     @cached_property
     def document(self) -> object:

@@ -47,9 +47,8 @@ from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source
 from store.formats.core.json_spans import value_end
 from store.formats.core.json_view import is_strict_json
 from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, pieces_of
-from store.formats.core.look import Look, open_regular
+from store.formats.core.look import DATABASE, Look, open_regular
 
-MAGIC = b"SQLite format 3\0"
 _MARK = "\0json:"
 """A mark that Hermes puts before JSON in a column of texts."""
 _WAL, _JOURNAL, _SHARED = "-wal", "-journal", "-shm"
@@ -72,7 +71,7 @@ def files_beside(path: Path) -> tuple[Path, ...]:
 
 def tables_of(path: Path, head: bytes) -> set[str]:
     """Return the names of a database's tables (``head`` begins it); none where it is none, or is too damaged."""
-    if not head.startswith(MAGIC):
+    if not head.startswith(DATABASE):
         return set()
     names: set[str] = set()
     with suppress(sqlite3.Error, UnicodeError, OSError), _looked_into(path) as (database, with_log):
@@ -169,7 +168,7 @@ def in_place(path: Path) -> Iterator[sqlite3.Connection | None]:
     try:
         logged, undone, shared = _sizes_beside(path)
         with open_regular(path) as file:
-            is_one = file.read(len(MAGIC)) == MAGIC
+            is_one = file.read(len(DATABASE)) == DATABASE
         if not is_one or undone or (logged and not shared):
             yield None
             return
@@ -634,11 +633,13 @@ def write_lines(rows: Iterable[Row], scratch: Path, *read: Path) -> Path:
     copies = read or sorted((scratch / AS_READ).iterdir())
     budget = Budget(copies[0].name, sum(copy.stat().st_size for copy in copies), scratch)
     with NamedTemporaryFile(prefix="rendition-", suffix=".jsonl", dir=scratch, delete=False) as file:
+        # what stands around the file takes longer than it does
+        write = file.file.write
         for row in rows:
             for piece in pieces_of(_encode_row(row)):
                 budget.spend(len(piece))
-                file.write(piece)
-            file.write(b"\n")
+                write(piece)
+            write(b"\n")
     return Path(file.name)
 
 

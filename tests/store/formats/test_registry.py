@@ -1,7 +1,9 @@
 import json
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from store.errors import UsageError
 from store.formats import registry
 from store.formats.core.look import Look
+from store.formats.core.sqlite import DatabaseFormat
 from store.formats.core.unknown import UnknownLens
 from store.formats.registry import FORMATS, WITH_GUESSES, candidates, format_named, guesses, lens_for, packing
 from tests.store.importing.sessions import lines
@@ -57,10 +60,18 @@ def test_a_directory_is_offered_to_those_that_may_claim_one(tmp_path: Path) -> N
         event = {"id": 0, "timestamp": "2026-03-05T19:00:00", "source": "user", "action": "message", "args": {}}
         (folder / "0.json").write_text(json.dumps(event))
         every = {format_.name for format_ in FORMATS if format_.claim(Look(folder)) is not None}
-        assert every <= {format_.name for format_ in candidates(FORMATS, is_folder=True)}
+        assert every <= {format_.name for format_ in candidates(FORMATS, Look(folder))}
         assert every
-    assert list(candidates(FORMATS, is_folder=False)) == list(FORMATS)
+    assert list(candidates(FORMATS, Look(folder / "0.json"))) == list(FORMATS)
     assert [*WITH_GUESSES] == [*FORMATS, *guesses()]
+
+
+def test_a_database_is_offered_to_those_that_may_claim_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE talks (id)")
+    offered = list(candidates(FORMATS, Look(path)))
+    assert offered == [format_ for format_ in FORMATS if isinstance(format_, DatabaseFormat)]
 
 
 def test_formats_that_pack_others() -> None:
@@ -74,17 +85,33 @@ def test_few_formats_are_loaded_for_the_sessions_of_one(tmp_path: Path) -> None:
     path = tmp_path / "projects" / "-home-ada-shop" / "a.jsonl"
     path.parent.mkdir(parents=True)
     path.write_bytes(lines("Hello.", "Yes."))
+    loaded = _loaded_to_import(path.parent.parent, tmp_path / "store")
+    assert "store.formats.claude_code.session" in loaded
+    assert not loaded & {"store.formats.chatgpt", "store.formats.opencode", "store.formats.declared.database"}
+
+
+def test_few_formats_are_loaded_for_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "threads.db"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE threads (id TEXT, summary TEXT, updated_at TEXT, data_type TEXT, data BLOB)")
+        data = json.dumps({"title": "A talk", "messages": [{"User": {"id": "1", "content": [{"Text": "Hello."}]}}]})
+        database.execute("INSERT INTO threads VALUES ('1', 'A talk', '2026-01-01T00:00:00Z', 'json', ?)", (data,))
+    loaded = _loaded_to_import(path, tmp_path / "store")
+    assert "store.formats.declared.database" in loaded
+    assert not loaded & {"store.formats.codex.session", "store.formats.chatgpt", "store.formats.openhands"}
+
+
+def _loaded_to_import(path: Path, store: Path) -> set[str]:
+    """Return the modules of formats that importing one session loads."""
     program = (
         "import sys; from fusefs.cli.main import main\n"
         "try: main(sys.argv[1:])\nfinally: print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, "--store", tmp_path / "store", "import", "--no-wait", tmp_path / "projects"],
+        [sys.executable, "-c", program, "--store", store, "import", "--no-wait", path],
         check=True,
         capture_output=True,
         text=True,
     )
     assert "1 imported" in done.stdout
-    loaded = {module for module in done.stderr.split() if module.startswith("store.formats.")}
-    assert "store.formats.claude_code.session" in loaded
-    assert not loaded & {"store.formats.chatgpt", "store.formats.opencode", "store.formats.declared.database"}
+    return {module for module in done.stderr.split() if module.startswith("store.formats.")}
