@@ -164,7 +164,7 @@ def minute(time_ms: int) -> str:
     return _minute(time_ms // _MINUTE).replace("T", " ")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def _minute(number: int) -> str:
     """Return a minute since 1970 in ISO 8601: events come several a minute, and each draws it twice."""
     return (_EPOCH + timedelta(minutes=number)).isoformat(timespec="minutes")

@@ -9,7 +9,6 @@ another blob: whatever names the old one is written anew, up to the root.
 import sqlite3
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -26,6 +25,7 @@ from store.formats.core.times import time_of
 from store.formats.declared.database import DeclaredDatabase
 from store.formats.declared.description import read_views
 from store.formats.declared.inside import on_one_line
+from store.ids import sha256
 
 _DIGEST = 32
 _MESSAGE = b"\x0a\x20"
@@ -194,7 +194,7 @@ def _changed(database: sqlite3.Connection, said: Sequence[Row]) -> tuple[list[by
             now.append(_digest_of(name))
             kept.add(name)
             continue
-        now.append(sha256(written).digest())
+        now.append(sha256(written))
         new[now[-1]] = written
         if name:
             moved[_digest_of(name)] = now[-1]
@@ -259,7 +259,7 @@ def _renamed(
                 data[at : at + _DIGEST] = digests.get(one, one)
             written = _relisted(bytes(data), messages) if name == root else bytes(data)
             if written != blobs[name]:
-                digest = sha256(written).digest()
+                digest = sha256(written)
                 found[name] = digest.hex(), written
                 digests[_digest_of(name)] = digest
     return found

@@ -10,7 +10,7 @@ thread is a conversation: it points at the last message of its chain. A turn is 
 are conversations too, where nothing follows them. A line is a row of ``parts``, the content of a message.
 """
 
-import secrets
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
@@ -63,7 +63,7 @@ _SEVERAL = ("tool_results", "tool_calls")
 
 def _number(now_ms: int) -> int:
     """Return an id for a row of a table that counts them: greater than any that llm gave, and the same nowhere."""
-    return now_ms * 1000 + secrets.randbelow(1000)
+    return now_ms * 1000 + int.from_bytes(os.urandom(4)) % 1000
 
 
 class LlmLogsLens(JsonLens):
@@ -122,7 +122,7 @@ def _new_part(kind: Kind, text: str, now_ms: int, more: Particulars, around: _Ar
     """Return a message of one part; :meth:`LlmLogs.link` makes it the last of its thread."""
     _header, begins, last = around
     role, what, _place = _PARTS[kind]
-    name = secrets.token_hex(32)
+    name = os.urandom(32).hex()
     cells: dict[str, sqlite.Cell] = {"message_hash": name, "position": 0, "type": what, "tool_name": more.tool or None}
     payload: JsonObject = {}
     if kind is Kind.TOOL_CALL:
@@ -156,7 +156,7 @@ def _new_response(kind: Kind, text: str, now_ms: int, more: Particulars, around:
     if response is None or not (follows or more_of_it):
         key = header.key.get("id") if header.table == "conversations" else begins.key
         cells: dict[str, sqlite.Cell] = {"model": model, "conversation_id": key, "datetime_utc": time}
-        owner = Row(None, "responses", {"id": secrets.token_hex(13)}, {**cells, "prompt": "", "response": ""})
+        owner = Row(None, "responses", {"id": os.urandom(13).hex()}, {**cells, "prompt": "", "response": ""})
     if place not in _SEVERAL:
         said: dict[str, sqlite.Cell] = {place: text, **({"model": model} if place == "response" else {})}
         return Row(None, "responses", owner.key, said, {}, {}, about, (owner,) if owner.cells else ())

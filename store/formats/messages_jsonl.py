@@ -5,7 +5,6 @@
 An id is whatever the tool made of it, ``sha256:<hex>`` or a uuid: nothing is concluded from it.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from store.formats.core.lens import Before, Gathered, Shown, is_utf8
 from store.formats.core.look import Look, open_regular
 from store.formats.core.media import sniffed
 from store.formats.core.splices import put, spell, spell_bytes, with_members
+from store.ids import sha256
 
 ALGORITHM = "content-id"
 _LARGEST = 256 * 1024 * 1024
@@ -49,7 +49,7 @@ LONGEST_INSIDE = 1024
 
 def new_id(data: bytes) -> str:
     """Return the id of new content."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hex()
 
 
 def content_place(identifier: str) -> str:

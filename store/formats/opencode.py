@@ -8,7 +8,6 @@ under new ids; when each was made stays.
 import copy
 import os
 import re
-import secrets
 import sqlite3
 import string
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -57,7 +56,7 @@ def _identifier(prefix: str, now_ms: int, after: object = "") -> str:
     """Return an id as the program makes them: such that it comes after those of earlier times, and ``after``."""
     earlier = _counted(as_text(after))
     counted = max((now_ms * 0x1000 + 1) & _MOST_COUNTED, int(earlier[1], 16) + 1 if earlier else 0) & _MOST_COUNTED
-    return f"{prefix}_{counted:012x}" + "".join(secrets.choice(_DIGITS) for _ in range(_RANDOM_DIGITS))
+    return f"{prefix}_{counted:012x}" + "".join(_DIGITS[byte % len(_DIGITS)] for byte in os.urandom(_RANDOM_DIGITS))
 
 
 def _ms(time: object) -> int:

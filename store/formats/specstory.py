@@ -6,7 +6,6 @@ Older ones say ``_**Assistant**_``, or name the model as in ``(model MODEL, mode
 thought in ``<think>``.
 """
 
-import html
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +89,9 @@ class SpecStoryLens(MarkdownLens):
         if kind is Kind.REASONING:
             text = f"<think><details><summary>Thought Process</summary>\n{text}</details></think>"
         elif kind is Kind.TOOL_CALL:
+            # imported here, as it has a table of 2231 names
+            import html
+
             done = f"```json\n{json.dumps(more.document, indent=2)}\n```" if more.document else text
             head = f'<tool-use data-tool-type="generic" data-tool-name="{html.escape(more.tool)}"><details>'
             summary = f"<summary>Tool use: **{more.tool}**</summary>"

@@ -42,6 +42,7 @@ from store.formats.core.media import file_uri, mime_of
 from store.formats.declared.description import Spent, read_views
 from store.formats.declared.format import DeclaredFormat
 from store.formats.declared.lens import DeclaredLens, usage_of
+from store.ids import sha256
 
 _CURRENT, _CHUNKS = "CURRENT", "chunks"
 _OURS = "mistral.vibe.unified-session-store/"
@@ -198,10 +199,7 @@ class VibeStore(DeclaredFormat):
 
 def _digest(data: bytes) -> str:
     """Return the SHA-256 of some bytes in hexadecimal."""
-    # imported here, as it loads OpenSSL: megabytes for a daemon that only looks whether sessions are of this format
-    from hashlib import sha256
-
-    return sha256(data).hexdigest()
+    return sha256(data).hex()
 
 
 def _misnamed(folder: Path) -> Iterator[str]:

@@ -349,6 +349,8 @@ class _Reader:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self.cursor = connection.cursor()
+        """For answers that are read at once: of each new one, the connection would keep a small object for a while."""
         self.lock = threading.Lock()
 
     def stop(self) -> None:
@@ -522,7 +524,7 @@ class Database:
                     return self._writer.execute(sql, parameters).fetchall()
             reader = self._reader
             with reader.lock:
-                return reader.connection.execute(sql, parameters).fetchall()
+                return reader.cursor.execute(sql, parameters).fetchall()
         except _FAULTS as error:
             raise self._error(error) from error
         except OverflowError:

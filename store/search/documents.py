@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 from store.disk.turn_format import Turn
 from store.events.conversation import EventRow
 from store.events.event import Event, Kind, Resource
-from store.ids import Hash, hash_bytes, hash_key
+from store.ids import Hash, hash_bytes, hash_key, sha256
 from store.index.database import Database
 from store.index.views import Run
 from store.search.collecting import Collected
@@ -165,12 +165,9 @@ def key(payload: Hash, type_tag: int, encoding: int, seen: EventRow | Event, *, 
 
 def digests(contents: Iterable[bytes]) -> Iterator[Hash]:
     """Yield the BLAKE3 and the SHA-256 of each content: either is its address."""
-    # imported here, as a search needs none, and OpenSSL takes milliseconds to load
-    from hashlib import sha256
-
     for content in contents:
         yield hash_bytes(content)
-        yield Hash(sha256(content).digest())
+        yield Hash(sha256(content))
 
 
 def known(db: Database, keys: Iterable[Key]) -> dict[Key, int]:

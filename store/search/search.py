@@ -41,6 +41,7 @@ from store.events.event import Event, Kind
 from store.ids import now_ms, turn_of
 from store.index.catalogue import ContextEntry
 from store.index.database import Database, Renewed
+from store.search import words
 from store.search.documents import HIGHEST_RANK, block_of, documents_of, first_of, key_of, rank_of
 from store.search.folding import fold
 from store.search.follower import Follower, batched
@@ -496,6 +497,10 @@ class Search(Follower):
         self._texts = texts
         self.holders = Holders(self)
         """The holders of content."""
+
+    def shrink(self) -> None:
+        super().shrink()
+        words.forget()
 
     def run(self, query: str, limit: int | None = None, *, lines: int = 100) -> Iterator[Hit]:
         """Yield up to ``limit`` hits of a query (``store.search.query``), best first, each with up to ``lines`` lines.

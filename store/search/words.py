@@ -101,6 +101,12 @@ def _words_of_short(run: bytes) -> tuple[bytes, ...]:
     return tuple(_words_of(run))
 
 
+def forget() -> None:
+    """Give back the memory of what is remembered of words."""
+    mark_of.cache_clear()
+    _words_of_short.cache_clear()
+
+
 def _words_of(run: bytes) -> Iterator[bytes]:
     text = run.decode()
     for word in (text,) if run.isascii() else _spaced_words(text):

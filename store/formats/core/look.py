@@ -13,6 +13,7 @@ from store.errors import DamageError, NotFound, UsageError
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.json_beginning import completed
 from store.formats.core.json_view import BYTE_ORDER_MARK, JsonObject, decode, is_object
+from store.ids import sha256
 
 HEAD_SIZE = 64 * 1024
 """The bytes of a file that are read to tell whose it is."""
@@ -50,9 +51,6 @@ def read_by_hash(
     ``content_of`` reads an opened file. Raises NotFound where there is none, and DamageError where one cannot be read,
     or holds other content.
     """
-    # imported here, as every process that opens a store has this module, and OpenSSL takes milliseconds to load
-    from hashlib import sha256
-
     for path in paths:
         try:
             with open_regular(path) as file:
@@ -61,7 +59,7 @@ def read_by_hash(
             continue
         except (OSError, EOFError, zlib.error) as error:
             raise DamageError(f"{what} {path} cannot be read: {error}; restore it or drop the reference") from error
-        if sha256(content).digest() != digest:
+        if sha256(content) != digest:
             raise DamageError(f"{what} {path} is not what its name says; restore it or drop the reference")
         return content
     raise NotFound(f"{what} {digest.hex()} is not there; the conversation refers to it")

@@ -4,7 +4,6 @@ A thought is quoted and escaped in its element, a call stands in the attributes,
 that: joined, they are the same text again, byte for byte. A text of which that is not so stays whole.
 """
 
-import html
 import json
 import re
 from collections.abc import Sequence
@@ -46,6 +45,9 @@ def whole(message: bytes, member: str) -> bytes:
 
 
 def _parts(text: str, *, plain: bool) -> list[JsonObject]:
+    # imported here, as it has a table of 2231 names
+    import html
+
     """Return the parts of a text; ``plain``: JSON in attributes has only ASCII."""
     parts: list[JsonObject] = []
     end = 0
@@ -88,7 +90,7 @@ def _joined(parts: Sequence[JsonObject]) -> str:
         told, body = part.get("attributes"), as_text(part.get("body"))
         if part["as"] == "reasoning":
             body = "".join(f"> {line}\n" for line in as_text(part.get("text")).split("\n"))
-            body = html.escape(body) if part.get("escaped") else body
+            body = _escaped(body) if part.get("escaped") else body
             attributes = as_text(told)
         else:
             attributes = "".join(
@@ -104,5 +106,11 @@ def _joined(parts: Sequence[JsonObject]) -> str:
 
 def _written(value: object, *, plain: bool) -> str:
     if is_object(value) and "text" in value:
-        return html.escape(as_text(value["text"]))
-    return html.escape(json.dumps(value["json"] if is_object(value) else value, ensure_ascii=plain))
+        return _escaped(as_text(value["text"]))
+    return _escaped(json.dumps(value["json"] if is_object(value) else value, ensure_ascii=plain))
+
+
+def _escaped(text: str) -> str:
+    import html
+
+    return html.escape(text)

@@ -9,7 +9,6 @@ A record that replaces another takes its place, and that one goes to the place o
 keeps its own, however often the program replaces one. Messages taken back are a branch of their own.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
@@ -48,6 +47,7 @@ from store.formats.gemini_cli.lens import (
     is_own,
     view,
 )
+from store.ids import sha256
 
 PROJECT_MARKER, _REGISTRY = ".project_root", "projects.json"
 _is_hash = re.compile(r"[0-9a-f]{64}").fullmatch
@@ -90,7 +90,7 @@ def _registered(registry: Path, changed: int) -> dict[str, str]:
     """Return the directories of the program's list of projects, by the hash of each."""
     decoded = decode(read_head(registry, 4 << 20) or b"")
     listed = as_object(as_object(decoded.value).get("projects")) if decoded else {}
-    return {hashlib.sha256(root.encode()).hexdigest(): root for root in listed}
+    return {sha256(root.encode()).hex(): root for root in listed}
 
 
 def _project_folder(path: Path) -> Path | None:

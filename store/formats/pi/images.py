@@ -5,7 +5,6 @@ lies beside ``sessions/``.
 """
 
 import binascii
-import hashlib
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -18,6 +17,7 @@ from store.formats.core.json_view import as_object, as_text, decode
 from store.formats.core.look import read_by_hash
 from store.formats.core.media import from_base64
 from store.formats.core.splices import put
+from store.ids import sha256
 
 ALGORITHM = "sha256"
 BLOBS = "blobs"
@@ -66,7 +66,7 @@ def moved_outside(record: bytes) -> tuple[bytes, dict[str, bytes]]:
     for path, encoded in list(_images(decoded.value, ())) if decoded and not decoded.lossy else ():
         content = from_base64(encoded)
         if content is not None:
-            digest = hashlib.sha256(content).hexdigest()
+            digest = sha256(content).hex()
             outside[f"{BLOBS}/{digest}"] = content
             record = put(record, path, f'"{REFERENCE}{digest}"'.encode())
     return record, outside

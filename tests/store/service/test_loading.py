@@ -58,22 +58,32 @@ def test_a_daemon_loads_what_few_ask_for_when_they_do(tmp_path: Path) -> None:
 IMPORT = """
 import sys
 from pathlib import Path
+from fusefs.text.render import FileRenderer
+from store.formats.registry import FORMATS
 from store.importing.importer import Importer
 from store.store import Store
 
-with Store.open(Path(sys.argv[1])) as store:
+with Store.open(Path(sys.argv[1]), renderer=FileRenderer()) as store:
     Importer(store).run([Path(sys.argv[2])])
-    print(store.writer.turns.count, *sys.modules)
+    while store.search.step():
+        pass
+    print(store.writer.turns.count, store.search.unfiled, *sys.modules)
+    list(FORMATS)
+    print(*sys.modules)
 """
 
 
-def test_an_import_loads_neither_openssl_nor_what_reads_archives(tmp_path: Path) -> None:
+def test_what_imports_and_files_loads_neither_openssl_nor_what_reads_archives(tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
     folder.mkdir()
     session(folder, lines("Boil water", "It boils."))
     command = [sys.executable, "-c", IMPORT, tmp_path / "store", folder]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
-    count, *loaded = done.stdout.split()
+    filed, formats = done.stdout.splitlines()
+    count, unfiled, *loaded = filed.split()
     assert int(count)
+    assert unfiled == "0"
     assert "store.formats.claude_code.session" in loaded
     assert not {"_hashlib", "secrets", "zipfile"}.intersection(loaded)
+    # a daemon that watches has all of them
+    assert not {"_hashlib", "html.entities", "secrets"}.intersection(formats.split())
