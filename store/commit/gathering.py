@@ -10,9 +10,10 @@ ask for the interpreter, and all but one go to sleep again until they get it.
 """
 
 import threading
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 
 from store.commit.request import Request
 
@@ -43,45 +44,42 @@ class Gathering:
 
     def submit(self, requests: Sequence[Request]) -> None:
         """Commit requests that have been measured; return when each has its result or its error."""
-        waiting = deque(requests)
-        if not waiting:
+        if not requests:
             return
         with self._mutex:
             leads = not self._led
             self._led = True
             if not leads:
                 # who leads does those that fit with the first one itself, and leads the others, too
-                for request in waiting:
+                for request in requests:
                     request.shut()
-                    request.follows = request is not waiting[0]
-            self.waiting += waiting
+                    request.follows = request is not requests[0]
+            self.waiting += requests
+        done = 0
         try:
-            while waiting:
-                request = waiting[0]
+            while done < len(requests):
+                request = requests[done]
                 if not leads:
                     if request.gate is not None:
                         request.gate.acquire()
                         request.pass_on()
                     leads = request.leads
-                if leads:
-                    self._lead(waiting)
+                led = self._lead(requests[done:]) if leads else 1
+                # who led from the first one on has all that fitted with this one done
+                done += led if request.gate is None else 1
                 leads = False
-                waiting.popleft()
         except BaseException:
-            for request in waiting:
+            for request in requests[done:]:
                 self._withdraw(request)
             raise
 
-    def _lead(self, own: Collection[Request]) -> None:
-        group: list[Request] = []
+    def _lead(self, own: Sequence[Request]) -> int:
+        """Commit the first group of those that wait, and return how many are in it."""
         with self._mutex:
-            size = 0
-            for request in self.waiting:
-                size += request.size
-                if group and size > self._most_bytes:
-                    break
-                group.append(request)
-            del self.waiting[: len(group)]
+            ends = list(accumulate([request.size for request in self.waiting]))
+            count = max(bisect_right(ends, self._most_bytes), 1)
+            group = self.waiting[:count]
+            del self.waiting[:count]
         try:
             self._commit(group)
         finally:
@@ -92,12 +90,12 @@ class Gathering:
             finally:
                 self._hand_over()
         self._committed(group)
+        return count
 
-    def _answer(self, group: list[Request], own: Collection[Request]) -> None:
+    def _answer(self, group: list[Request], own: Sequence[Request]) -> None:
         """Note who of a group is to be woken."""
         with self._mutex:
-            for request in group:
-                request.leads = False
+            group[0].leads = False
             # who led from the first of its requests on shut none
             shut = [request for request in group if request.gate is not None]
             if not shut:

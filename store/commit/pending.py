@@ -96,12 +96,13 @@ class Pending:
         number, offset = end
         offset -= sum([len(blob.body) for blob in blobs])
         with self._lock:
-            for digest, form, _raw_len, body in blobs:
-                if digest not in self._blobs:
-                    waiting = Waiting(digest, form, number, offset, len(body))
-                    self._blobs[digest] = waiting
-                    self._fresh.append(waiting)
-                offset += len(body)
+            known, fresh = self._blobs, self._fresh
+            for blob in blobs:
+                digest, length = blob.hash, len(blob.body)
+                if digest not in known:
+                    known[digest] = waiting = Waiting(digest, blob.form, number, offset, length)
+                    fresh.append(waiting)
+                offset += length
 
     def take(self, seq: int, turn_count: int, heads_length: int) -> Generation:
         """Begin a new generation; return the one that ends (its blobs stay readable)."""

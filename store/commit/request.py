@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -229,13 +230,14 @@ class Group:
         self.next_patch = next_patch
         self.heads: dict[int, ContextHead] = {}
         self.frames: list[heads.HeadFrame] = []
+        """The frames of the entry, once that is made."""
         self.blobs: list[JournalBlob] = []
         self.deleted: set[int] = set()
         """The contexts that are there no more."""
         self._log = turns
         self._now = now_ms()
         self._first_turn = self._next_turn = turns.count + 1
-        self._heads_offset = self._offset = heads_offset
+        self._heads_offset = heads_offset
         self._head = head
         self._described = described
         self._changed: set[int] = set()
@@ -246,11 +248,13 @@ class Group:
         self._keys: dict[KeyPlace, int] = {}
         self._turns: list[bytes] = []
         self._encoded: list[bytes] = []
+        self._bodies: list[heads.Body] = []
+        self._owners: list[int] = []
 
     @property
     def empty(self) -> bool:
         """True if there is nothing to write."""
-        return not (self.frames or self._turns or self.blobs)
+        return not (self._encoded or self._turns or self.blobs)
 
     def add(self, request: Request) -> None:
         """Work out one request, and fill in its ``written`` and ``head``.
@@ -369,13 +373,11 @@ class Group:
 
     def _append(self, request: Request) -> None:
         """Work out a request that is plain: most are, so that nothing is gone through that it does not have."""
-        context, key = request.context, request.key
-        assert context is not None
+        context, key = request.context or 0, request.key
         if context in self.deleted:
             raise NotFound(f"there is no context {context}")
         head = self.heads.get(context) or self._head(context)
-        place = (context, key)
-        if key and (done := self._keys.get(place) or self._keyed.get(place)):
+        if key and (done := self._keys.get((context, key)) or self._keyed.get((context, key))):
             if isinstance(done, DamageError):
                 raise done
             self._repeat(request, done, head)
@@ -385,18 +387,17 @@ class Group:
             raise _no_room()
         new, depth = request.turns[0], head.depth + 1 if parent else 0
         turn = Turn(turn_id, parent, depth, new.codec, new.type_tag, new.payload_hash, new.flags, new.created_ms)
-        head = ContextHead(context, turn_id, depth, head.patch)
         # from here on nothing can fail
         self._turns.append(turn_format.encode(turn))
-        moved = heads.HeadMoved(head.tip, depth, now, "append")
+        moved = heads.HeadMoved(tip_of(turn_id, head.patch), depth, now, "append")
         self._note(heads.encode_append(self.seq + 1, context, moved), context, moved)
         if key:
             noted = heads.AppendNoted(turn_id, now, key)
             self._note(heads.encode(self.seq + 1, context, noted), context, noted)
-            self._keys[place] = turn_id
+            self._keys[context, key] = turn_id
         request.seq = self.seq
         self._next_turn = turn_id + 1
-        self.heads[context] = request.head = head
+        self.heads[context] = request.head = ContextHead(context, turn_id, depth, head.patch)
         self.blobs += request.blobs
         request.written = [turn]
 
@@ -404,6 +405,9 @@ class Group:
         """End the group with its COMMIT and return it; ``packed`` is how far the packs are on disk."""
         commit = heads.Commit(self._next_turn - 1, *packed, self._heads_offset)
         self._note(heads.encode(self.seq + 1, 0, commit), 0, commit)
+        offsets = accumulate(map(len, self._encoded), initial=self._heads_offset)
+        seqs = range(self.seq - len(self._encoded) + 1, self.seq + 1)
+        self.frames = list(map(heads.HeadFrame, offsets, seqs, self._owners, self._bodies))
         turns, frames = b"".join(self._turns), b"".join(self._encoded)
         return JournalEntry(self.seq, self._first_turn, turns, self._heads_offset, frames, packed, self.blobs)
 
@@ -439,9 +443,9 @@ class Group:
 
     def _note(self, encoded: bytes, context: int, body: heads.Body) -> None:
         self.seq += 1
-        self.frames.append(heads.HeadFrame(self._offset, self.seq, context, body))
         self._encoded.append(encoded)
-        self._offset += len(encoded)
+        self._bodies.append(body)
+        self._owners.append(context)
 
     def _turn(self, turn_id: int) -> Turn:
         """Return a turn, also one of this group; NotFound if there is none, or it was reclaimed."""

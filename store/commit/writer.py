@@ -244,7 +244,7 @@ class Unshown:
     def note(self, group: Sequence[Request]) -> None:
         """Record requests that have been committed, or have an error."""
         for request in group:
-            if request.error is not None:
+            if (request.context and not self._parents) or request.error is not None:
                 continue
             if request.context == 0 and request.written:
                 self._parents[request.written[-1].turn_id] = request.written[0].parent
@@ -642,12 +642,13 @@ class Writer:
         keyed = self.keys.look_up(places) if places else {}
         at = (self.seq, self._next_context, self._next_patch, self.head_log.length)
         draft = Group(self.turns, *at, self.head, self._described, self._named, keyed)
+        replaced, lacks = self.replaced or None, self.lacks
         for request in group:
             try:
-                if self.replaced:
-                    self.replaced.rename(request)
-                if self.lacks is not None and not request.plain:
-                    self._check_names(request, self.lacks)
+                if replaced is not None:
+                    replaced.rename(request)
+                if lacks is not None and not request.plain:
+                    self._check_names(request, lacks)
                 draft.add(request)
             except Exception as error:
                 request.error = error
@@ -722,25 +723,26 @@ class Writer:
         deleted: Iterable[int],
     ) -> None:
         """Bring an entry that has its place into the journal, the logs and memory."""
-        # most are appends of turns, and bring nothing that must be looked for
         kinds = {type(frame.body) for frame in frames}
-        if not kinds.isdisjoint(heads.SHARED):
+        # most are appends of turns, and bring nothing that must be looked for
+        plain = kinds <= _PLAIN and not self.texts
+        if not plain and not kinds.isdisjoint(heads.SHARED):
             self.noted([frame for frame in frames if isinstance(frame.body, heads.SHARED)])
         if self.order.shared and entry.blobs:
             self.brought([blob.hash for blob in entry.blobs])
         first = not self.journal.used
         end = self.journal.append(*encoded)
-        if not kinds.isdisjoint((heads.Reclaimed, *heads.SHARED)):
+        if not plain and not kinds.isdisjoint((heads.Reclaimed, *heads.SHARED)):
             # what these take away is not to be missed after a power failure
             self.journal.sync()
         self.turns.append(entry.turns)
         self.head_log.append(entry.heads)
         self.pending.add(entry.blobs, end)
-        texts: list[heads.HeadFrame] = []
-        followed = FOLLOWED if self.texts else TEXT_NOTES
         if AppendNoted in kinds:
             self.keys.note(frames)
-        for frame in () if kinds <= _PLAIN and not self.texts else frames:
+        texts: list[heads.HeadFrame] = []
+        followed = TEXT_NOTES if plain or not self.texts else FOLLOWED
+        for frame in () if plain else frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):
                 self.types[body.tag] = body.name

@@ -270,21 +270,21 @@ class Contexts:
         ``digest`` is the hash of the payload, where the caller has taken it.
         """
         # append_many for one turn, the most common case
-        payload = item.payload
+        payload, writer = item.payload, self._writer
         if self.hooks and not item.imported:
             payload, digest = self.hooks.apply(payload, item.type_name, item.encoding), None
-        if len(payload) > self._writer.journalled_bytes:
+        size = len(payload)
+        if size > writer.journalled_bytes:
             return None
         digest = digest or hash_bytes(payload)
         turn = self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms)
-        self._known(context_id)
-        blob = JournalBlob(digest, Form.PLAIN, len(payload), payload)
-        request = Request(context_id, 0, (turn,), [blob])
+        request = Request(context_id, 0, (turn,), [JournalBlob(digest, Form.PLAIN, size, payload)])
         if idempotency_key:
             request.key = _key(idempotency_key)
-        if turn.type_tag in self._writer.types and expected_head is None and fs_root is None:
+        if turn.type_tag in writer.types and expected_head is None and fs_root is None:
             request.plain = True
             return request
+        self._known(context_id)
         request.types = self._writer.types_for((item.type_name,))
         if expected_head is not None:
             request.expect(expected_head)

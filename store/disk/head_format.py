@@ -247,15 +247,14 @@ def encode(seq: int, context: int, body: Body) -> bytes:
     """Return the bytes of one frame. UsageError if a part of ``body`` is too long for its place."""
     number, fixed, size, pack, last, encode_last = _WRITERS[type(body)]
     fields = astuple(body)
-    rest = b""
-    if encode_last is not None:
+    if encode_last is None:
+        frame = pack(size, number, seq, context, *fields)
+    else:
         rest = encode_last(last(fields))
-        fields = fields[:fixed]
         size += len(rest)
         if size > MAX_FRAME:
             raise UsageError(f"a record of {size} bytes is too large for the head log; at most {MAX_FRAME} fit")
-    head = (size, number, seq, context)
-    frame = pack(*(head + fields)) + rest
+        frame = pack(size, number, seq, context, *fields[:fixed]) + rest
     return frame + _pack_crc(crc32(frame))
 
 

@@ -37,11 +37,12 @@ SLOT_SIZE = 128
 
 _BODY = Layout("<QQQQIIII")
 _BLOB = Layout("<32sHII")
+_pack_blob = _BLOB.pack
 _SLOT = Layout("<QQQQQQI72x")
 _MAX_BODY = 0xFFFF_FFFF - FRAME_OVERHEAD
 
 
-class JournalBlob(NamedTuple):
+class JournalBlob(Struct, frozen=True, gc=False):
     """A blob that waits to be packed: ``body`` is how ``form`` spells its ``raw_len`` bytes."""
 
     hash: Hash
@@ -106,7 +107,7 @@ def entry_pieces(entry: JournalEntry) -> list[bytes]:
     head = _BODY.pack(
         entry.seq, entry.first_turn, entry.heads_offset, pack_length, pack, len(turns), len(heads), len(blobs)
     )
-    rows = [_BLOB.pack(digest, form, raw_len, len(body)) for digest, form, raw_len, body in blobs]
+    rows = [_pack_blob(blob.hash, blob.form, blob.raw_len, len(blob.body)) for blob in blobs]
     pieces = [head, turns, heads, *rows, *[blob.body for blob in blobs]]
     if (size := sum(map(len, pieces))) > _MAX_BODY:
         raise UsageError(f"a group of {size} bytes is too large for the journal")

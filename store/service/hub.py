@@ -24,6 +24,7 @@ from queue import SimpleQueue
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
+from msgspec import Struct
 
 from store.commit.request import Request as Commit
 from store.commit.writer import Writer
@@ -35,7 +36,7 @@ from store.service.protocol import MOST_WAITING_BYTES, Connection, Payload, Requ
 from store.service.wire import AppendTurn
 
 
-class _Append(NamedTuple):
+class _Append(Struct, frozen=True, eq=False):
     """An append, the ``number``-th request of its connection."""
 
     link: Link
@@ -66,6 +67,8 @@ class Operator(Protocol):
 
 
 _RECEIVE_BYTES = 256 << 10
+_READ, _OVER = select.EPOLLIN, select.EPOLLHUP | select.EPOLLERR
+_OPEN = State.OPEN
 
 
 class Link:
@@ -101,7 +104,7 @@ class Link:
         self._socket = sock
         self._receive, self._send = sock.recv, sock.send
         self._epoll = epoll
-        self._interest = select.EPOLLIN
+        self._interest = _READ
         self._room: trio.Event | None = None
         epoll.register(self.fd, self._interest)
 
@@ -138,15 +141,16 @@ class Link:
 
     @property
     def settled(self) -> bool:
-        """Return whether nothing is left to send, and the link waits for just the events of :meth:`settle`."""
+        """Return whether all that came was looked at, all answers are sent, and the link waits for what comes next."""
         connection = self.connection
-        return not connection.waiting and self._interest == select.EPOLLIN and connection.reads and not self.paused
+        left = connection.waiting or connection.unread
+        return not left and self._interest == _READ and connection.state is _OPEN
 
     def settle(self) -> None:
         """Wait from now on for the events that the protocol waits for."""
         interest = 0
         if self.connection.reads and not self.paused:
-            interest |= select.EPOLLIN
+            interest |= _READ
         if self.connection.waiting:
             interest |= select.EPOLLOUT
         if interest != self._interest:
@@ -546,9 +550,9 @@ class Hub:
 
     def _serve(self, link: Link, events: int) -> None:
         connection = link.connection
-        over = bool(events & (select.EPOLLHUP | select.EPOLLERR))
+        reads = connection.reads and not link.paused
         try:
-            if (over or events & select.EPOLLIN) and connection.reads and not link.paused:
+            if reads and events & (_READ | _OVER):
                 link.read()
                 for request in connection.requests():
                     self._begin(link, request)
@@ -558,10 +562,10 @@ class Hub:
             # one connection's trouble is its own
             _LOG.exception("a connection ended in an unexpected error")
             connection.lost()
-        if over and (link.paused or not connection.reads):
+        if events & _OVER and (link.paused or not connection.reads):
             # nobody is left to be answered
             connection.lost()
-        if not link.settled:
+        if not (reads and link.settled):
             self._touched[link] = None
 
     def _go_on(self, link: Link) -> None:
@@ -591,7 +595,7 @@ class Hub:
             connection.lost()
         if connection.state is State.CLOSED:
             self._close(link)
-        else:
+        elif not link.settled:
             link.settle()
 
     def _close(self, link: Link) -> None:
@@ -682,7 +686,7 @@ class Hub:
 
     def _committed(self, batch: list[tuple[_Append, Commit]], others: list[tuple[Link, Request, Joined]]) -> None:
         for link, request, joined in others:
-            self._finish(link, request, joined.commit.error or joined.answer)
+            self.answer(link, request, joined.commit.error or joined.answer)
         for append, commit in batch:
             result: Payload | Exception
             try:
@@ -697,7 +701,7 @@ class Hub:
 
     def _appended(self, append: _Append, result: Payload | Exception) -> None:
         link = append.link
-        self._finish(link, append.request, result)
+        self.answer(link, append.request, result)
         del link.unfinished[append.number]
         if link.reads and self._links.get(link.fd) is link:
             self._read_next(link)
@@ -719,22 +723,19 @@ class Hub:
         if not isinstance(result, Exception) and size_of(result) > _LARGE_BYTES and not self._outgoing.take(link):
             # read once more when there is a place for it
             return
-        self._finish(link, link.reads.popleft()[1], result)
+        self.answer(link, link.reads.popleft()[1], result)
         if link.held:
             self._append_next(link)
         self._read_next(link)
 
-    def _finish(self, link: Link, request: Request, result: Payload | Exception) -> None:
-        if isinstance(result, Exception):
-            self.fail(link, request, result)
-        else:
-            self.answer(link, request, result)
-
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def answer(self, link: Link, request: Request, payload: Payload) -> None:
+    def answer(self, link: Link, request: Request, result: Payload | Exception) -> None:
         """Answer a request."""
-        link.connection.answer(request.req_id, request.number, payload)
+        if isinstance(result, Exception):
+            self.fail(link, request, result)
+            return
+        link.connection.answer(request.req_id, request.number, result)
         self._touched[link] = None
 
     def item(self, link: Link, request: Request, payload: bytes) -> None:

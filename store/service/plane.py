@@ -68,7 +68,7 @@ class Plane:
         """Return the answer to an append that made ``turn``."""
         if message.whole:
             return encode_records([turn])
-        return Appended(message.context, turn_of(turn.turn_id), turn.depth, turn.payload_hash).encode()
+        return Appended(message.context, turn.turn_id, turn.depth, turn.payload_hash).encode()
 
     @singledispatchmethod
     def perform(self, message: Message) -> Payload:

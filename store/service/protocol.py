@@ -9,13 +9,14 @@ import struct
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from enum import Enum, auto
+from itertools import islice
 from typing import get_args
 
 from msgspec import Struct
 
 from store.errors import UsageError
 from store.service import frames
-from store.service.frames import BadFrame, Decoder, Frame
+from store.service.frames import HEADER, MAX_PAYLOAD, BadFrame, Decoder, Frame
 from store.service.wire import (
     SAME_STORE,
     VERSION,
@@ -51,6 +52,7 @@ MOST_WAITING_BYTES = 1 << 20
 """While more bytes than this wait to be taken by the peer, none of its requests are begun."""
 
 _BUFFERS_AT_ONCE = 256
+_HEADER_SIZE, _pack_header = HEADER.size, HEADER.pack
 _APPEND = AppendTurn.number
 
 
@@ -193,19 +195,19 @@ class Connection:
     def answer(self, req_id: int, number: int, payload: Payload) -> None:
         """Answer a request; by an ERROR frame where the payload is larger than a frame may be."""
         size = len(payload) if isinstance(payload, bytes) else size_of(payload)
-        if size > frames.MAX_PAYLOAD:
+        if size > MAX_PAYLOAD:
             self.fail(req_id, frames.TOO_LARGE, f"an answer of {size} bytes fits no frame: ask for less")
             return
         self.in_flight -= 1
         if self.state is State.CLOSED:
             return
-        head = frames.HEADER.pack(size, number, 0, req_id)
+        head = _pack_header(size, number, 0, req_id)
         if isinstance(payload, bytes):
             self._out.append(head + payload)
         else:
             self._out.append(head)
             self._out += [piece for piece in payload if piece]
-        self.waiting += frames.HEADER.size + size
+        self.waiting += _HEADER_SIZE + size
 
     def item(self, req_id: int, number: int, payload: bytes) -> None:
         """Send an item of an answer that goes on."""
@@ -221,9 +223,7 @@ class Connection:
 
     def to_send(self) -> Sequence[bytes | memoryview]:
         """Return the next bytes to send, in order."""
-        if len(self._out) <= _BUFFERS_AT_ONCE:
-            return list(self._out)
-        return [self._out[at] for at in range(_BUFFERS_AT_ONCE)]
+        return list(islice(self._out, _BUFFERS_AT_ONCE))
 
     def sent(self, size: int) -> None:
         """Drop the first ``size`` bytes of the output: they are on their way."""
@@ -267,10 +267,10 @@ class Connection:
         if self.state is not State.OPEN or type(data) is not bytes:
             return None
         try:
-            values, stop = AppendTurn.read(data, start, flags)
+            message, stop = AppendTurn.read(data, start, flags)
         except (struct.error, UnicodeDecodeError):
             return None
-        return Request(req_id, msg_type, AppendTurn(*values)) if stop <= end else None
+        return Request(req_id, msg_type, message) if stop <= end else None
 
     def _request(self, frame: Frame) -> Request | None:
         """Return the request in a frame; None where it was answered here."""

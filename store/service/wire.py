@@ -91,8 +91,8 @@ class Payload(Struct, frozen=True):
     """The least number of bytes that it has."""
     known: ClassVar[int]
     """All flags that there are."""
-    read: ClassVar[Callable[[Buffer, int, int], tuple[tuple[Any, ...], int]]]
-    """Returns the fields at an offset of a payload, with some flags, and where they end; raises struct.error."""
+    read: ClassVar[Callable[[Buffer, int, int], tuple[Any, int]]]
+    """Returns the value at an offset of a payload, with some flags, and where it ends; raises struct.error."""
     flagged: ClassVar[Callable[[Any], int]]
     """Returns the flags of a value."""
     written: ClassVar[Callable[[Any], tuple[Buffer, ...]]]
@@ -122,13 +122,14 @@ class Payload(Struct, frozen=True):
     @classmethod
     def decode(cls, payload: Buffer, flags: int = 0) -> Self:
         """Read the payload of a frame, and its flags. Further bytes and flags, of newer clients, are ignored."""
+        value: Self
         try:
-            values, _end = cls.read(payload, 0, flags)
+            value, _end = cls.read(payload, 0, flags)
         except struct.error:
             raise UsageError(f"{cls.name} is cut off after {len(payload)} bytes") from None
         except UnicodeDecodeError as error:
             raise UsageError(f"{cls.name} has a text that is not UTF-8") from error
-        return cls(*values)
+        return value
 
 
 P = TypeVar("P", bound=Payload)
@@ -162,9 +163,9 @@ def _later(kind: type[Payload], name: str) -> Callable[..., Any]:
 def _compile(kind: type[Payload]) -> None:
     """Give a payload its reader and writer: code for just its fields, since all appends go through it."""
     hints = kind.__annotations__
-    known: dict[str, Any] = {"error": struct.error}
+    known: dict[str, Any] = {"error": struct.error, "kind": kind}
     reading, writing, pieces, flagged = ["def read(_data, _at, _flags):"], ["def written(self):"], [], ["0"]
-    run, layout = list[str](), "<"
+    made, set_flags, run, layout = dict[str, str](), list[str](), list[str](), "<"
     for at, field in enumerate((*kind.__struct_fields__, "")):
         one = hints[field].__metadata__[0] if field else None
         if isinstance(one, str):
@@ -189,21 +190,26 @@ def _compile(kind: type[Payload]) -> None:
             if sized.cut:
                 reading.append(f" {field}, _at = cut{at}(_data, _at, _n)")
             else:
-                reading += [f" {field} = _data[_at : _at + _n]", f" if len({field}) != _n: raise error", " _at += _n"]
+                reading += [" _end = _at + _n", f" {field} = _data[_at:_end]", " _at = _end"]
             if sized.made:
-                reading.append(f" {field} = made{at}({field})")
+                made[field] = f"made{at}({field})"
             writing.append(f" {field} = spelled{at}(self.{field})" if sized.spelled else f" {field} = self.{field}")
             pieces.append(f"*written{at}({field})" if sized.written else field)
         elif isinstance(one, Flag):
             flagged.append(f"({one.bit} if self.{field} else 0)")
             if hints[field].__origin__ is bool:
-                reading.append(f" {field} = _flags & {one.bit} != 0")
+                reading.append(f" {field} = False")
+                set_flags.append(f"  {field} = _flags & {one.bit} != 0")
                 continue
-            reading += [f" {field} = bytes(_data[_at : _at + {HASH_SIZE}]) if _flags & {one.bit} else None"]
-            reading += [f" if {field} is not None:", f"  if len({field}) != {HASH_SIZE}: raise error"]
-            reading += [f"  _at += {HASH_SIZE}"]
+            reading.append(f" {field} = None")
+            set_flags += [f"  if _flags & {one.bit}:", f"   {field} = bytes(_data[_at : _at + {HASH_SIZE}])"]
+            set_flags.append(f"   _at += {HASH_SIZE}")
             pieces.append(f"self.{field} or b''")
-    reading.append(f" return ({', '.join(kind.__struct_fields__)},), _at")
+    if set_flags:
+        reading += [" if _flags:", *set_flags]
+    # a slice ends where the payload does
+    reading.append(" if _at > len(_data): raise error")
+    reading.append(f" return kind({', '.join(made.get(field, field) for field in kind.__struct_fields__)}), _at")
     writing.append(f" return ({', '.join(pieces)},)")
     exec("\n".join([*reading, *writing, f"def flagged(self): return {'|'.join(flagged)}"]), known)  # noqa: S102  (made of the names of fields)
     kind.read, kind.written, kind.flagged = known["read"], known["written"], known["flagged"]
@@ -366,8 +372,8 @@ def _cut_items(payload: Buffer, at: int, count: int) -> tuple[list[TurnItem], in
         raise struct.error
     items: list[TurnItem] = []
     for _ in range(count):
-        values, at = TurnItem.read(payload, at, 0)
-        items.append(TurnItem(*values))
+        item, at = TurnItem.read(payload, at, 0)
+        items.append(item)
     return items, at
 
 

@@ -99,7 +99,7 @@ class Tiny:
 
     def checkpoint(self, state: tuple[int, int, int] | None = None) -> None:
         state = state or (self.seq, self.turns.count, self.heads.length)
-        self.packs.append([blob_format.encode_record(CODEC, raw, name, body) for name, _, raw, body in self.waiting])
+        self.packs.append([blob_format.encode_record(CODEC, one.raw_len, one.hash, one.body) for one in self.waiting])
         self.waiting = []
         self.packs.sync()
         self.turns.sync()
