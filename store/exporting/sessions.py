@@ -33,7 +33,7 @@ from store.formats.gemini_cli.session import PROJECT_MARKER
 from store.formats.pi.images import moved_outside
 from store.formats.pi.lens import NO_MODEL
 from store.formats.pi.lens import answer as pi_answer
-from store.formats.pi.messages import is_slot, title_slot
+from store.formats.pi.slot import is_slot, title_slot
 from store.ids import now_ms
 from store.importing.exporter import (
     Identity,

@@ -6,24 +6,40 @@ oh-my-pi tells of answers that are no part of the conversation, such as a title'
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 from msgspec import structs
 
 from store.errors import UsageError
-from store.events.event import EventEdit, Kind, ValuePath
+from store.events.event import Block, Compaction, EventEdit, Kind, Resource, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core.composing import Particulars, Template, recorded
-from store.formats.core.editing import JsonLens, Twins
-from store.formats.core.json_view import Decoded, JsonObject, as_list, as_object, as_text, decode, object_in
-from store.formats.core.lens import Before, CallLink, Header, Places, Shown
+from store.formats.core.editing import Twins
+from store.formats.core.json_view import (
+    Decoded,
+    JsonObject,
+    as_list,
+    as_object,
+    as_text,
+    decode,
+    object_in,
+    scalar,
+    value_at,
+)
+from store.formats.core.lens import Before, Places, Shown
+from store.formats.core.media import file_uri, from_base64, mime_of, suffix_of
 from store.formats.core.times import in_iso
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
-from store.formats.pi.images import is_reference
-from store.formats.pi.messages import CUT, VIEWS, padded, unknown
+from store.formats.declared.description import Fits, read_views
+from store.formats.declared.lens import DeclaredLens
+from store.formats.pi.images import ALGORITHM, digest_of, is_reference
+from store.formats.pi.slot import padded
+
+CUT = "[Session persistence truncated large content]"
+"""The end of a text that the program cut when it wrote it."""
 
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 _NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0, "cost": _NO_COST}
@@ -70,21 +86,52 @@ _TRANSIENT = ("partialJson", "jsonlEvents")
 _may_be_transient = re.compile(b'"(?:%b)"' % "|".join(_TRANSIENT).encode()).search
 
 
-class PiLens(JsonLens):
+def is_type(what: str) -> bool:
+    """Return whether lines of this type are known."""
+    return any(what in words for view in read_views("pi").records for _path, words in Fits(view.when).words)
+
+
+_USUAL_STOPS = frozenset(("stop", "toolUse"))
+_UNSAID = frozenset(("error", "thinking"))
+"""The names of blocks that are nothing that a model said."""
+
+
+def _held(block: Block, record: JsonObject, before: Before, number: int) -> Block | None:
+    """Return the image or the file, the ``number``-th of a line, that a text in it is; None where it is a text."""
+    holder, owner = as_object(value_at(record, block.path[:-1])), as_text(record.get("id")) or "line"
+    text = block.text or ""
+    if block.name == "file" and (path := as_text(holder.get("path"))):
+        return Block("resource", text, uri=file_uri(path), mime=mime_of(path), path=block.path)
+    name, mime = as_text(holder.get("fileName")), as_text(holder.get("mimeType"))
+    if is_reference(text):
+        digest = digest_of(text)
+        data = before.blob(ALGORITHM, digest) if digest else None
+    else:
+        data = from_base64(text) if not text.endswith(CUT) else None
+    if data is None:
+        return None
+    mime = mime or (mime_of(name) if name else "image/png")
+    uri = f"attachment:{owner}/{name or f'image-{number}.{suffix_of(mime)}'}"
+    is_image = block.name == "image" or mime.startswith("image/")
+    return Block("image" if is_image else "resource", None, data, "", uri, mime, block.path, "base64")
+
+
+class PiLens(DeclaredLens):
     """Sees lines of a session. The order of lines is the conversation; a parent is named where it is another line."""
 
-    type_name = "pi.entry.v1"
-    one_line = True
-    telling = (b'"usage"',)
-    # older lines have it in their message
-    times = (("message", "timestamp"),)
-    key, follows, links, keyless = "id", "parentId", ("fromId",), "session"
+    time_key = "timestamp"
+    links, keyless = ("fromId",), "session"
     writes = tuple(_NEW)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.CONFIG: "pi notes how it is set in lines that nobody is shown"}
     places: ClassVar[Places] = {
         **dict.fromkeys(("missing", "record", "role", "truncated"), "says what the record is: it cannot be changed"),
         "artifact": "says where the whole output is: it cannot be changed",
+        "stop_reason": ("message", "stopReason"),
     }
+
+    def __init__(self) -> None:
+        super().__init__(read_views("pi"))
+        self.type_name, self.telling = "pi.entry.v1", (b'"usage"',)
 
     @staticmethod
     def parsed(payload: bytes) -> Decoded | None:
@@ -96,18 +143,37 @@ class PiLens(JsonLens):
         return decoded
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        what = record.get("type")
-        shown = (VIEWS.get(what, unknown) if isinstance(what, str) else unknown)(record, before)
-        header: Header = {}
-        for block in shown.blocks:
-            if block.text and block.text.endswith(CUT):
+        shown = super().shown(record, before)
+        if shown.kind is Kind.RECORD:
+            return shown
+        message, header = as_object(record.get("message")), shown.header
+        blocks, resources = list(shown.blocks), list(shown.resources)
+        for at, block in enumerate(blocks):
+            text, is_held = block.text, block.name in ("image", "file") and block.type == "text"
+            if is_held and (held := _held(block, record, before, len(resources) + 1)) is not None:
+                blocks[at] = held
+                content = held.data if held.data is not None else held.text or ""
+                resources.append(Resource(held.uri, held.mime, content, held.path, held.encoding))
+            elif text and text.endswith(CUT):
                 header["truncated"] = True
-                break
-        for block in shown.blocks:
-            if block.name == "image" and block.text and is_reference(block.text):
+            elif is_held and text and is_reference(text):
                 header["missing"] = True
-                break
-        return structs.replace(shown, header=shown.header | header) if header else shown
+        kind, compaction = shown.kind, None
+        if (stop := message.get("stopReason")) and stop not in _USUAL_STOPS:
+            header["stop_reason"] = as_text(stop)
+        if kind in (Kind.TOOL_RESULT, Kind.NOTE):
+            whole = as_object(message.get("details")) if "details" in message else message
+            if (artifact := scalar(value_at(whole, ("meta", "truncation", "artifactId")))) is not None:
+                header["artifact"] = f"artifact://{artifact}"
+        elif kind is Kind.ASSISTANT and "errorMessage" in message and all(block.name in _UNSAID for block in blocks):
+            kind = Kind.REASONING if len(blocks) > 1 else Kind.NOTE
+        elif kind is Kind.SUMMARY and record.get("type") == "compaction":
+            compaction = Compaction(shown.blocks[:1], as_text(record.get("firstKeptEntryId")))
+        if kind is shown.kind and compaction is None and len(resources) == len(shown.resources):
+            return shown
+        return structs.replace(
+            shown, kind=kind, blocks=tuple(blocks), resources=tuple(resources), compaction=compaction
+        )
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage on a record. An entry's id is short and copied with it: the time helps to name one."""
@@ -142,9 +208,9 @@ class PiLens(JsonLens):
 
     def part(self, record: JsonObject, path: ValuePath, name: str, text: str) -> object | None:
         """Return a new part of a line's content, or a further system prompt."""
-        if path in (_CONTENT, ("content",)):
-            return {"type": "thinking", "thinking": text} if name == "thinking" else {"type": "text", "text": text}
-        return text if path == ("systemPrompt",) and isinstance(record.get("systemPrompt"), list) else None
+        if path == ("systemPrompt",):
+            return text if isinstance(record.get("systemPrompt"), list) else None
+        return super().part(record, path, name, text)
 
     def room(self, record: JsonObject) -> ValuePath | None:
         message = as_object(record.get("message"))
@@ -153,14 +219,6 @@ class PiLens(JsonLens):
         parts = enumerate(as_list(message.get("content")))
         called = next((at for at, part in parts if as_object(part).get("type") == "toolCall"), None)
         return None if called is None else (*_CONTENT, called, "arguments")
-
-    def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        message = as_object(record.get("message"))
-        if message.get("role") == "toolResult" and (call := as_text(message.get("toolCallId"))):
-            yield CallLink((), 0, call, False)
-        for at, part in enumerate(as_list(message.get("content"))):
-            if (made := as_object(part)).get("type") == "toolCall" and (call := as_text(made.get("id"))):
-                yield CallLink(_CONTENT, at, call, True)
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         before = object_in(previous)

@@ -16,8 +16,8 @@ from store.formats.core.look import Look, companions
 from store.formats.core.splices import put, spell, with_members
 from store.formats.core.times import milliseconds
 from store.formats.pi.images import moved_outside, referenced_blobs
-from store.formats.pi.lens import PiLens
-from store.formats.pi.messages import VIEWS, is_slot
+from store.formats.pi.lens import PiLens, is_type
+from store.formats.pi.slot import is_slot
 
 _folder = re.compile(r"--?(.+?)(?:--)?").fullmatch
 
@@ -73,6 +73,7 @@ _ROLES = frozenset(("assistant", "bashExecution", "custom", "hookMessage", "tool
 _cut_off_line = re.compile(rb'\s*+\{"type":"(?:session|message|compaction)",.{0,200}?"(?:parentId|cwd|message)":').match
 
 
+_LENS = PiLens()
 _PROFILES = ("agent/sessions", "profiles/*/agent/sessions")
 
 
@@ -80,8 +81,8 @@ class Pi(Format):
     """pi, and oh-my-pi, which began as a copy of it."""
 
     name = "pi"
-    lenses = (PiLens(),)
-    main_type = PiLens.type_name
+    lenses = (_LENS,)
+    main_type = _LENS.type_name
     resuming = (
         Resuming("pi", ("pi", "--session", "{path}"), ("$PI_CODING_AGENT_DIR", "~/.pi/agent")),
         Resuming("oh-my-pi", ("omp", "--resume", "{path}"), ("~/$PI_CONFIG_DIR/agent", "~/.omp/agent")),
@@ -199,7 +200,7 @@ def _is_ours(line: JsonObject) -> bool:
         case {"type": "session", "id": str(), "timestamp": str()}:
             return "cwd" in line or "version" in line
         case {"type": str(what), "id": str(), "parentId": _, "timestamp": str()}:
-            return what in VIEWS
+            return is_type(what)
         case {"type": "message", "timestamp": str(), "message": {"role": str(role)}}:
             return role in _ROLES and "uuid" not in line
     return is_slot(line)

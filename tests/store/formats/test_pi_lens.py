@@ -7,8 +7,8 @@ from hypothesis import given
 
 from store.errors import UsageError
 from store.events.event import Event, EventEdit, FieldEdit, Kind
-from store.formats.pi.lens import PiLens
-from store.formats.pi.messages import CUT, SLOT_BYTES
+from store.formats.pi.lens import CUT, PiLens
+from store.formats.pi.slot import SLOT_BYTES
 from tests.store.formats.earlier import Earlier
 from tests.store.formats.edited import changed_paths, edit_of
 from tests.store.formats.mutations import mutated
