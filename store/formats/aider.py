@@ -154,13 +154,12 @@ class Aider(Format):
             candidates.append(cwd / moved)
         yield from dict.fromkeys(path for path in candidates if path.is_file())
 
-    def claim(self, look: Look) -> Source | None:
+    def is_ours(self, look: Look) -> bool:
         """Claim a file that begins as a run of aider does, or one of its name that holds nothing else."""
         head = look.head.strip()
-        own = (
-            look.path.name == _HISTORY and not look.is_folder and (_holds(head) or _BEGINNING.startswith(head[:_SHOWN]))
-        )
-        return Source(self.name, look.path, look.path) if own or _begins(head) else None
+        if look.path.name == _HISTORY and not look.is_folder and _BEGINNING.startswith(head[:_SHOWN]):
+            return True
+        return bool(_begins(head) or (look.path.name == _HISTORY and _holds(head)))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the passages; where one that was read before goes on, since a line was added, a span begins there."""

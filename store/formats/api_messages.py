@@ -205,10 +205,8 @@ class ApiMessages(Format):
     main_type = ApiMessageLens.type_name
     joints = (b"[\n  ", b",\n  ", b"\n]")
 
-    def claim(self, look: Look) -> Source | None:
-        if not _may_be(look.head) or not _holds_messages(look.document):
-            return None
-        return Source(self.name, look.path, look.path)
+    def is_ours(self, look: Look) -> bool:
+        return _may_be(look.head) is not None and _holds_messages(look.document)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         return cut_spans(data, start, _choose)

@@ -155,14 +155,10 @@ class MessagesJsonl(Format):
     lenses = (MessageLineLens(),)
     main_type = MessageLineLens.type_name
 
-    def claim(self, look: Look) -> Source | None:
-        head = look.head.lstrip(b"\xef\xbb\xbf \t\r\n\0")
-        if not head.startswith(b"{"):
-            return None
-        found = look.objects(_LOOKED_AT)
-        if not found or not all(map(_is_line, found)):
-            return None
-        return Source(self.name, look.path, look.path)
+    def is_ours(self, look: Look) -> bool:
+        is_object_first = look.head.lstrip(b"\xef\xbb\xbf \t\r\n\0").startswith(b"{")
+        found = look.objects(_LOOKED_AT) if is_object_first else []
+        return bool(found) and all(map(_is_line, found))
 
     def about(self, source: Source, records: Sequence[bytes]) -> About:
         folder = source.path.parent

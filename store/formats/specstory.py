@@ -115,8 +115,8 @@ class SpecStory(Format):
     joints = (b"", b"\n\n", b"\n")
     kept = (".../.specstory/history",)
 
-    def claim(self, look: Look) -> Source | None:
-        return Source(self.name, look.path, look.path) if _begins(look.head) else None
+    def is_ours(self, look: Look) -> bool:
+        return _begins(look.head) is not None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the passages; a rule that parts one from the next stands between them."""

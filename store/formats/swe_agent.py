@@ -21,7 +21,7 @@ from store.formats.core.documents import new_record
 from store.formats.core.editing import Twins
 from store.formats.core.format import About, Format, Source, Span, Titled, first_line
 from store.formats.core.json_cuts import choice_of, cut_spans
-from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
+from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in
 from store.formats.core.lens import Before, Gathered, Shown
 from store.formats.core.look import Look
 from store.formats.core.token_counts import count, counted, dollars
@@ -216,17 +216,12 @@ class SweAgent(Format):
     kept = ("./trajectories", "$XDG_CONFIG_HOME/mini-swe-agent")
     joints = (b'{"history": [', b", ", b"]}")
 
-    def claim(self, look: Look) -> Source | None:
+    def is_ours(self, look: Look) -> bool:
         """Claim a file that begins with a trajectory's steps, or that says which format it is."""
-        document = look.document if _may_be(look.head) else None
-        if not is_object(document):
-            return None
-        steps = as_list(document.get("trajectory"))
-        step = as_object(steps[0]) if steps else {}
+        document = as_object(look.document if _may_be(look.head) else None)
+        step = as_object(next(iter(as_list(document.get("trajectory"))), None))
         ours = len(step.keys() & _STEP) > 1 or as_text(document.get("trajectory_format")).startswith(_MINI)
-        if not ours and not _is_history(document.get("history")):
-            return None
-        return Source(self.name, look.path, look.path)
+        return ours or _is_history(document.get("history"))
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         return cut_spans(data, start, _with_history if _has_history(data) else _with_steps)
@@ -240,6 +235,5 @@ class SweAgent(Format):
 
 
 def _is_history(value: object) -> bool:
-    listed = as_list(value)
-    message = as_object(listed[0]) if listed else {}
+    message = as_object(next(iter(as_list(value)), None))
     return "role" in message and ("agent" in message or "message_type" in message)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from store.events.event import Kind
 from store.formats.core.composing import Particulars
 from store.formats.core.format import About, Format, Source, Span, first_line, without_endings
-from store.formats.core.look import Look
 from store.formats.core.markdown_lens import MarkdownLens, Passage
 
 _NAMES = {
@@ -49,7 +48,7 @@ class TextLogLens(MarkdownLens):
 
 
 class TextLog(Format):
-    """Plain text, where somebody says that it is a log."""
+    """Plain text. It claims nothing: only who names a file can say that it is a log."""
 
     name = "text-log"
     lenses = (TextLogLens(),)
@@ -59,10 +58,6 @@ class TextLog(Format):
     def in_lines(self, head: object) -> bool:
         """Return false: a passage may have many lines."""
         return False
-
-    def claim(self, look: Look) -> Source | None:
-        """Claim nothing: only who names a file can say that it is a log."""
-        return None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the passages, without the ends of lines after them."""

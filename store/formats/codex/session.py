@@ -18,7 +18,7 @@ import msgspec
 
 from store.formats.codex.items import is_injected, plain_text
 from store.formats.codex.lens import CodexLens, Said, is_line, is_own, said
-from store.formats.core.compressed import Compressed, opened
+from store.formats.core.compressed import Compressed
 from store.formats.core.format import About, Format, Part, Resuming, Source, Span, Titled, first_line, last_part, told
 from store.formats.core.json_cuts import LITERAL, choice_of, cut_spans
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, object_in
@@ -239,10 +239,8 @@ class CodexDocument(Rollouts):
     main_type = CodexItemLens.type_name
     joints = (b'{\n  "items": [\n    ', b",\n    ", b"\n  ]\n}\n")
 
-    def claim(self, look: Look) -> Source | None:
-        if look.is_folder or not _beginning(look.head):
-            return None
-        return Source(self.name, look.path, look.path)
+    def is_ours(self, look: Look) -> bool:
+        return _beginning(look.head) is not None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         return cut_spans(data, start, _items)
@@ -285,11 +283,13 @@ class Codex(Rollouts):
             added["session_id"] = own
         return with_members(record, ("payload",), frozenset(added), added)
 
-    def claim(self, look: Look) -> Source | None:
+    def is_ours(self, look: Look) -> bool:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
-        if look.path.suffix != ".jsonl" or look.is_folder or not _is_ours(look):
-            return None
-        return Source(self.name, look.path, look.path)
+        if look.path.suffix != ".jsonl" or look.is_folder:
+            return False
+        if objects := look.objects(_LOOKED_AT):
+            return 2 * sum(map(is_line, objects)) > len(objects) and any(map(is_own, objects))
+        return any(map(_cut_off_line, look.lines(_LOOKED_AT))) or _lies_like_one(look.path)
 
 
 class CodexCompressed(Compressed, Codex):
@@ -298,16 +298,6 @@ class CodexCompressed(Compressed, Codex):
     name = "codex-zst"
     unpacked = Codex.name
     native = ()
-
-    def claim(self, look: Look) -> Source | None:
-        inner = opened(look)
-        return Source(self.name, look.path, look.path) if inner and super().claim(inner) else None
-
-
-def _is_ours(look: Look) -> bool:
-    if objects := look.objects(_LOOKED_AT):
-        return 2 * sum(map(is_line, objects)) > len(objects) and any(map(is_own, objects))
-    return any(map(_cut_off_line, look.lines(_LOOKED_AT))) or _lies_like_one(look.path)
 
 
 def _lies_like_one(path: Path) -> bool:

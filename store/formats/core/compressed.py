@@ -12,7 +12,7 @@ from store.formats.core.format import Format, Source
 from store.formats.core.look import HEAD_SIZE, Look, open_regular
 
 
-def opened(look: Look) -> Look | None:
+def _opened(look: Look) -> Look | None:
     """Return the lines that a compressed file begins with, under its name without suffix; None for any other file.
 
     One beside which they stand as they are is passed over, too.
@@ -34,6 +34,11 @@ class Compressed(Format):
     """The part of a format that reads and writes compressed sessions, for a class that is also that of the lines."""
 
     keeps_file = True
+
+    def claim(self, look: Look) -> Source | None:
+        """Claim a file whose lines are claimed."""
+        inner = _opened(look)
+        return Source(self.name, look.path, look.path) if inner and self.is_ours(inner) else None
 
     def rendition(self, source: Source, scratch: Path) -> Path:
         """Write the lines, of a damaged file those before the damage."""

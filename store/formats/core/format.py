@@ -229,12 +229,17 @@ class Format(Protocol):
         """Return whether a session's file is lines, each complete with its end; ``head`` returns its first 64 KB."""
         return self.joints[1] == b"\n"
 
-    def claim(self, look: Look) -> Source | None:
-        """Return the session that stands at ``look.path`` (file or directory), or None if it is not this tool's.
+    def is_ours(self, look: Look) -> bool:
+        """Return whether a session of this tool stands at ``look.path`` (file or directory).
 
         Judge by content, from a bounded read of its beginning; an empty or damaged file may be claimed by its place and
         name. An OSError of looking at it may pass through.
         """
+        return False
+
+    def claim(self, look: Look) -> Source | None:
+        """Return the session that stands at ``look.path``, None where :meth:`is_ours` says no; here, a file alone."""
+        return Source(self.name, look.path, look.path) if self.is_ours(look) else None
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the records of a main file from offset ``start`` on (0, or the end of an earlier record).

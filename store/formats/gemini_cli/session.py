@@ -159,19 +159,15 @@ class GeminiCli(Format):
         """Return whether a file is lines: it is, unless it begins as a document."""
         return not beginning(head())
 
-    def claim(self, look: Look) -> Source | None:
+    def is_ours(self, look: Look) -> bool:
         """Claim a file of messages and descriptions of a session; an empty or damaged one by its name and place."""
-        path = look.path
-        if path.suffix not in (".json", ".jsonl") or look.is_folder:
-            return None
-        before = beginning(look.head)
-        if before:
-            ours = sum(mark in before for mark in _MARKS) > 1
-        else:
-            objects = look.objects(_LOOKED_AT)
-            own = any(map(is_own, objects)) and 2 * sum(map(is_line, objects)) > len(objects)
-            ours = own or (not objects and _lies_like_one(path))
-        return Source(self.name, path, path) if ours else None
+        if look.path.suffix not in (".json", ".jsonl") or look.is_folder:
+            return False
+        if before := beginning(look.head):
+            return sum(mark in before for mark in _MARKS) > 1
+        if not (objects := look.objects(_LOOKED_AT)):
+            return _lies_like_one(look.path)
+        return any(map(is_own, objects)) and 2 * sum(map(is_line, objects)) > len(objects)
 
     def spans(self, data: memoryview, start: int) -> Iterator[Span]:
         """Yield the messages of a document; or the lines, of one that replaces all messages these."""

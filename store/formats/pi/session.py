@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 
-from store.formats.core.compressed import Compressed, opened
+from store.formats.core.compressed import Compressed
 from store.formats.core.format import About, ExternalBlob, Format, Resuming, Source, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_object, as_text, decode, is_object, object_in
 from store.formats.core.look import Look, companions
@@ -97,14 +97,17 @@ class Pi(Format):
     titling = re.compile(rb'"type"\s*+:\s*+"(?:title|title_change|session_info)"')
     native = (*kept[:2], "~/.pi/agent/sessions")
 
-    def claim(self, look: Look) -> Source | None:
+    def is_ours(self, look: Look) -> bool:
         """Claim a ``.jsonl`` file by its first lines; one that is empty or damaged by its name and place."""
-        path = look.path
-        if not _is_of_lines(path.name) or look.is_folder:
-            return None
+        if not _is_of_lines(look.path.name) or look.is_folder:
+            return False
         objects = look.objects()
         # the lines of others may look like pi's, but not the beginnings of their sessions
-        if not any(map(_is_ours, objects[:1])) and (objects or not _is_damaged_one(look)):
+        return _begins_one(objects[0]) if objects else _is_damaged_one(look)
+
+    def claim(self, look: Look) -> Source | None:
+        path = look.path
+        if not self.is_ours(look):
             return None
         return Source(self.name, path, path, sidecars=tuple(companions(path)), folder=path.with_suffix(""))
 
@@ -190,12 +193,8 @@ class PiCompressed(Compressed, Pi):
     unpacked = Pi.name
     native = ()
 
-    def claim(self, look: Look) -> Source | None:
-        inner = opened(look)
-        return Source(self.name, look.path, look.path) if inner and super().claim(inner) else None
 
-
-def _is_ours(line: JsonObject) -> bool:
+def _begins_one(line: JsonObject) -> bool:
     match line:
         case {"type": "session", "id": str(), "timestamp": str()}:
             return "cwd" in line or "version" in line

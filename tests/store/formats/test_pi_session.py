@@ -9,8 +9,8 @@ import zstandard
 from store.errors import DamageError, NotFound
 from store.formats.core.format import About, Source
 from store.formats.core.look import Look
-from store.formats.pi.slot import title_slot
 from store.formats.pi.session import Pi, PiCompressed
+from store.formats.pi.slot import title_slot
 from tests.store.formats.test_pi_lens import IMAGE, assistant, call, entry, payload, result, said, slot, text
 
 PI = Pi()
