@@ -30,7 +30,7 @@ from store.importing.group import GROUP_BYTES, GROUP_FILES, MUCH_BYTES, Group
 from store.importing.identity import Known, Moved, Sureness
 from store.importing.provenance import Imported, ImportedFile, missing_of, read_as
 from store.importing.records import Done, RecordIntake
-from store.importing.session import FileImport, NothingNew, Progress, SessionImport, unpacked_path
+from store.importing.session import Ahead, FileImport, NothingNew, Progress, SessionImport, unpacked_path
 from store.importing.snapshot import is_rendered, path_text, rendition, text_path, unchanged
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -226,6 +226,8 @@ class _Run(Struct):
     """By the name of a format, those of the formats of files that hold such sessions compressed."""
     kept_open: ExitStack = field(default_factory=ExitStack)
     seen: dict[Path, _Seen] = {}
+    ahead: Ahead | None = None
+    """The session that was read while no other import waited for this one."""
 
     def take_all(self, path: Path, *, guess: bool) -> None:
         """Import the sessions at or under ``path``; with ``guess``, a file is a session of the first of the formats."""
@@ -432,14 +434,32 @@ class _Run(Struct):
             self.commit()
         # two imports at once would both find a session new, or take the same name
         if not self.holds:
+            self.ahead = self._read_ahead(source)
             self.store.importing.acquire()
             self.holds = True
         self._try(source)
+        if self.ahead is not None:
+            self.ahead.close()
+            self.ahead = None
         files = self.files.values()
         if self.group.full or len(files) >= GROUP_FILES or sum(file.size for file in files) >= GROUP_BYTES:
             self.commit()
         elif not (self.waiting or self.files):
             self.release()
+
+    def _read_ahead(self, source: Source) -> Ahead | None:
+        """Read the main file of a session, which may take long; None for what is read otherwise."""
+        format_, known = format_named(source.format), self._known(source.path)
+        has_parts = _may_have_parts(format_, source) and not (known and format_.once_whole)
+        if has_parts or format_.unpacked or self.dry_run or self.crew is not None:
+            return None
+        if self._as_it_was(source.path, known) is not None:
+            return None
+        try:
+            return Ahead(source, known, self.store.files.aside.scratch)
+        except (ConvfsError, OSError):
+            # importing it tells why
+            return None
 
     def _try(self, source: Source) -> None:
         for count in range(_PATIENCE):
@@ -487,7 +507,10 @@ class _Run(Struct):
             self.planned.append(Planned(path_text(source.path), source.format, *counts, name))
             return
         prepared = prepared if known is None else None
-        session = SessionImport(self.store, self.group, format_, source, known, prepared=prepared, unclaimed=unclaimed)
+        ahead = self.ahead if self.ahead and self.ahead.source is source else None
+        session = SessionImport(
+            self.store, self.group, format_, source, known, prepared=prepared, unclaimed=unclaimed, ahead=ahead
+        )
         done = session.run(self.progress)
         if session.records.ending:
             self.waiting[source.path] = source, done, session.records

@@ -80,6 +80,29 @@ class Written(Struct, frozen=True):
     anew: bool = False
 
 
+class Ahead:
+    """The main file of a session as it was read before any import waited for that; ``known`` is its conversation.
+
+    Raises UsageError, DamageError or OSError as :class:`Snapshot` and :func:`stamps_of` do.
+    """
+
+    def __init__(self, source: Source, known: ContextEntry | None, scratch: Path) -> None:
+        self.source = source
+        imported = read_as(known.metadata, Imported) if known else None
+        self._cursor = imported.cursor if imported else None
+        self.stamps = stamps_of(source)
+        self._snapshot: Snapshot | None = Snapshot(source.main, scratch, self._cursor)
+
+    def taken(self, cursor: Cursor | None) -> Snapshot | None:
+        """Return what was read, once, if a cursor is the one from which on that was."""
+        snapshot, self._snapshot = (self._snapshot, None) if cursor == self._cursor else (None, self._snapshot)
+        return snapshot
+
+    def close(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.close()
+
+
 def unpacked_path(format_: Format, path: Path) -> Path:
     """Return the path by which the conversation of a session's file is known: without the suffix of compressed ones."""
     return path.with_suffix("") if format_.unpacked else path
@@ -120,7 +143,7 @@ class SessionImport(_Import):
     """Imports one session; ``known`` is its conversation as imported before. Used once.
 
     At the end, the rest waits in ``group`` for a commit. For a session that was ``written`` into a mount, no file is
-    touched. ``prepared`` are its records, of a new one.
+    touched. ``prepared`` are its records, of a new one, and ``ahead`` is what was read of it.
     """
 
     _imported: Imported | None
@@ -135,9 +158,11 @@ class SessionImport(_Import):
         written: Written | None = None,
         prepared: Records | None = None,
         unclaimed: Unclaimed | None = None,
+        ahead: Ahead | None = None,
     ) -> None:
         super().__init__(store, group, format_, source)
         self._written = written
+        self._ahead = ahead
         self._path = written.path if written else unpacked_path(format_, source.path)
         """The path of the session that its conversation records."""
         self._known = known
@@ -207,7 +232,7 @@ class SessionImport(_Import):
 
     def _stamps(self) -> Stamps:
         if self._written is None:
-            return stamps_of(self._source)
+            return self._ahead.stamps if self._ahead else stamps_of(self._source)
         # those of files that were imported stay as they were: whatever lies there has not changed by this
         imported = self._imported
         return Stamps(now_ms(), imported.cursor.stamp, imported.beside) if imported else Stamps(now_ms(), (0, 0), {})
@@ -246,8 +271,8 @@ class SessionImport(_Import):
                 self._go_on(imported, imported.read_envelope(self._store))
             return self._written.open()
         if imported is None or not self.records.has(imported.cursor.records) or not self._has_first(imported, stamps):
-            return Snapshot(main, scratch)
-        snapshot = Snapshot(main, scratch, imported.cursor)
+            return (self._ahead and self._ahead.taken(None)) or Snapshot(main, scratch)
+        snapshot = (self._ahead and self._ahead.taken(imported.cursor)) or Snapshot(main, scratch, imported.cursor)
         if not snapshot.start:
             return snapshot
         following = next(iter(self._format.spans(snapshot.data, snapshot.start)), None)

@@ -14,7 +14,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -211,8 +213,18 @@ _RESCAN_SECONDS = 10.0
 _DATABASE_SECONDS = 0.7
 """A database is left alone this long, whatever is written to it: to see that nothing is new takes 1/200 of it."""
 _UNFINISHED_SECONDS = 1.0
+_READ_AT_ONCE = 4
+"""So many files may be read at the same time: one that takes long holds up no other."""
 _SIDE_FILES = ("-wal", "-journal", "-shm")
 _DATABASE = b"SQLite format 3\0"
+
+
+class _Reading(Struct, frozen=True):
+    """The import of a session that is not done yet: since when, and on account of which files."""
+
+    outcome: Future[ImportReport]
+    changed: list[Path]
+    began: float
 
 
 class Watching:
@@ -245,6 +257,8 @@ class Watching:
         self._failed: dict[Path, str] = {}
         """The last error of each path that could not be imported, so that it is logged once."""
         self._warned: set[str] = set()
+        self._readers = ThreadPoolExecutor(_READ_AT_ONCE, "watch")
+        self._reading: dict[Path, _Reading] = {}
         self._ended = Event()
 
     def run(self, ended: Event, ready: Callable[[], None] = lambda: None) -> None:
@@ -276,7 +290,9 @@ class Watching:
                     log.info("the kernel has told of too much at once: everything is looked at again")
                     rescan = self._rescan(notices)
                 self._look_at(self._settling.due(time.monotonic()), notices.roots)
+                self._take_what_is_read()
         finally:
+            self._readers.shutdown()
             notices.close()
 
     def _follow(self, notices: Notices) -> None:
@@ -294,7 +310,7 @@ class Watching:
         now = time.monotonic()
         self._unread = {root: at for root, at in self._unread.items() if root in roots}
         for root in sorted(root for root, at in self._unread.items() if at <= now):
-            if self._import(root):
+            if self._came(root, partial(self._take, [root])):
                 del self._unread[root]
             else:
                 self._unread[root] = time.monotonic() + _RETRY_SECONDS
@@ -312,20 +328,33 @@ class Watching:
     def _look_at(self, paths: Sequence[Path], roots: set[Path]) -> None:
         now = time.monotonic()
         sessions: dict[Path, list[Path]] = {}
+        busy = {path for session, one in self._reading.items() for path in (session, *one.changed)}
         for path in paths:
-            if self._is_unfinished(path, now):
+            if path in busy or self._is_unfinished(path, now):
                 self._settling.changed(path, now)
                 continue
             # whose a database is takes longer to say than whether it has changed
             for session in [path] if path in self._databases else _sessions(path, roots):
                 sessions.setdefault(session, []).append(path)
         for session, changed in sessions.items():
-            began = time.monotonic()
-            is_done = self._import(session)
+            if session in self._reading:
+                for path in changed:
+                    self._settling.changed(path, now)
+                continue
+            outcome = self._readers.submit(self._take, [session])
+            self._reading[session] = _Reading(outcome, changed, time.monotonic())
+            wait([outcome], LONGEST_SECONDS)
+            self._take_what_is_read()
+
+    def _take_what_is_read(self) -> None:
+        """Note the imports that are done."""
+        for session, reading in [(session, one) for session, one in self._reading.items() if one.outcome.done()]:
+            del self._reading[session]
+            is_done = self._came(session, reading.outcome.result)
             now = time.monotonic()
             rest = _RETRY_SECONDS if not is_done else _DATABASE_SECONDS if _is_database(session) else 0.0
-            for path in changed:
-                self._settling.looked_at(path, now, now - began, rest=rest)
+            for path in reading.changed:
+                self._settling.looked_at(path, now, now - reading.began, rest=rest)
                 if not is_done:
                     self._settling.changed(path, now)
 
@@ -339,10 +368,10 @@ class Watching:
         del self._since[path]
         return False
 
-    def _import(self, path: Path) -> bool:
-        """Import everything at a path; return False if it should be tried again."""
+    def _came(self, path: Path, outcome: Callable[[], ImportReport]) -> bool:
+        """Note the import of everything at a path; return False if it should be tried again."""
         try:
-            report = self._take([path])
+            report = outcome()
         except Exception as error:
             if self._ended.is_set():
                 raise

@@ -16,6 +16,7 @@ from store.errors import StoreBusy
 from store.importing import walk as walking
 from store.importing import watch
 from store.importing.importer import Importer, ImportReport
+from store.importing.snapshot import Cursor, Snapshot
 from store.importing.walk import claim
 from store.importing.watch import Notices, Watching
 from store.store import Store
@@ -135,6 +136,39 @@ def test_a_home_that_appears_later_is_watched(watched: Watched) -> None:
         new = watched.path("-home-ada-new")
         write(new, lines("made with its directory"))
         becomes(lambda: watched.said(new), lines("made with its directory"))
+
+
+def test_a_file_that_is_read_slowly_holds_up_no_other(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, other, last = watched.path(), watched.path(name="b.jsonl"), watched.path(name="c.jsonl")
+    read, goes_on = Snapshot.__init__, threading.Event()
+    reads: list[object] = []
+
+    def slowly(
+        snapshot: Snapshot, path: Path | str, scratch: Path, known: Cursor | None = None, *, own: bool = False
+    ) -> None:
+        if path == slow and watched.taken[1:]:
+            reads.append(path)
+            assert goes_on.wait(20)
+        read(snapshot, path, scratch, known, own=own)
+
+    monkeypatch.setattr(Snapshot, "__init__", slowly)
+    write(slow, lines("one"))
+    with watched.running():
+        try:
+            write(slow, lines("one", "two")[1:])
+            until(lambda: bool(reads))
+            write(other, lines("new"))
+            becomes(lambda: watched.said(other), lines("new"))
+            write(other, lines("new", "more")[1:])
+            write(slow, lines("one", "two", "three")[2:])
+            becomes(lambda: watched.said(other), lines("new", "more"))
+            assert watched.said(slow) == lines("one")
+            assert reads == [slow]
+        finally:
+            goes_on.set()
+        becomes(lambda: watched.said(slow), lines("one", "two", "three"))
+        write(last, lines("at last"))
+        becomes(lambda: watched.said(last), lines("at last"))
 
 
 def test_a_file_that_is_replaced_by_another_is_read_anew(watched: Watched) -> None:
