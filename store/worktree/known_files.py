@@ -54,6 +54,8 @@ _LAST = "\U0010ffff"
 _AT_ONCE = 32
 _REPLAYS_KEPT = 4
 _OTHERS_KEPT = 8
+_LONG = 500
+"""A replay of fewer events is soon made again."""
 _CONTENT_BYTES = 8 << 20
 _TELLING = frozenset((Kind.TOOL_CALL, Kind.TOOL_RESULT))
 _TAGGED = _TELLING | {Kind.ASSISTANT, Kind.USER}
@@ -261,6 +263,8 @@ class KnownFiles(PerConversation):
         super().shrink()
         with self._filing:
             self._forget_contents()
+            for context in [context for context, replay in self._replays.items() if replay.records < _LONG]:
+                del self._replays[context]
 
     def _forget_contents(self) -> None:
         self._contents.clear()

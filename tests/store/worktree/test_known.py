@@ -1,5 +1,7 @@
 """Whatever is read and edited in whatever order, what is known as a whole is what the file has."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +51,22 @@ def test_what_is_known_is_true(lines: list[str], steps: list[tuple[str, int, int
                 text = text.replace(old, new)
         if not changed_behind:
             assert known.whole in (None, text)
+
+
+def test_short_lines_take_no_more_than_their_text() -> None:
+    text = "\n".join(map(str, range(100_000)))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        known = KnownText()
+        for first in range(1, 100_001, 10_000):
+            part = "\n".join(map(str, range(first - 1, first + 9_999)))
+            known.see(part, first, 100_000)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert known.whole == text
+    assert taken < 1.5 * len(text)
 
 
 def test_parts_become_the_whole() -> None:

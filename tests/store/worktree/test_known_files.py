@@ -1,6 +1,8 @@
 """Files as a conversation knew them: what follows from its events, filed, and put together again."""
 
+import gc
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -245,6 +247,27 @@ def test_a_conversation_that_goes_on_is_not_begun_anew(store: Store, talk: Talk,
     store.known_files.forget()
     assert store.known_files.step()
     assert store.known_files.rows(1, head(store)) == rows
+
+
+def test_a_short_conversation_is_gone_through_again_after_a_rest(store: Store, talk: Talk, tmp_path: Path) -> None:
+    text = "".join(f"{number} roses\n" for number in range(50_000))
+    talk.write(BEDS, text)
+    imported(store, talk, tmp_path)
+    tracemalloc.start()
+    try:
+        while store.known_files.step():
+            pass
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        store.known_files.shrink()
+        given_back = before - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    # the content, and what is known of the file
+    assert given_back > 1.9 * len(text)
+    talk.edit(BEDS, "49999 roses", "mint")
+    imported(store, talk, tmp_path)
+    assert known(store)["beds.txt"] == text.replace("49999 roses", "mint")
 
 
 def test_an_edited_event_changes_what_follows(store: Store, talk: Talk, tmp_path: Path) -> None:
