@@ -457,8 +457,8 @@ def _none_waits(_digest: Hash) -> None:
 
 
 _REMEMBERED = 100_000
-_SOUND = 1 << 15
-"""The blobs of which it is remembered that they are intact, at most: some 4 MB."""
+_SOUND = 1 << 13
+"""The blobs of which it is remembered that they are intact, at most: some 1 MB."""
 _CACHE_BYTES = 8 << 20
 
 

@@ -67,7 +67,7 @@ def first_damaged(entries: bytes, first: int) -> int:
 
 
 _AT_ONCE = 4096
-_REMEMBERED = 1 << 14
+_REMEMBERED = 1 << 12
 _LOOKED_BACK = 1024
 """The least number of entries at the end that are checked when the file is opened."""
 

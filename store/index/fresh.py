@@ -6,6 +6,7 @@ So some of its rows wait in memory, to be filed together in the order in which t
 that may be there. Rows that wait when the process is killed are filed at the next opening, from the packs.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from store.ids import Hash
@@ -19,65 +20,83 @@ KeyPlace = tuple[int, int, int, int]
 
 KEY_BITS = 64
 _PARTS, _PART_BITS = 16, 4
+_LEAST_SLOTS = 64
 
 
 class Fresh:
-    """Rows that wait to be filed. One thread at a time changes them; any may look."""
+    """Rows that wait to be filed, in a few pieces of memory. One thread at a time changes them; any may look.
+
+    As objects they would take four times as much, between what else is allocated meanwhile: once they are gone, that
+    would keep their memory from the system.
+    """
 
     def __init__(self) -> None:
-        self._places: dict[int, int] = {}
-        """The place of each blob by its key, as one number: a tuple takes three times as much memory."""
-        self._further: dict[int, list[int]] = {}
-        """The other places of blobs that have several, by key."""
+        self._keys, self._members = array("q"), array("I")
+        self._packs, self._offsets = array("Q"), array("Q")
+        self._slots = array("i", bytes(_LEAST_SLOTS * 4))
+        """A hash table with linear probing: by its key, the number of each row, from 1; 0 where there is none."""
         self.packs: dict[int, int] = {}
         """Of which packs, and up to where, all blobs are filed once these are."""
         self.sketches: dict[int, Hash] = {}
         """The last blob with each feature."""
 
     def __len__(self) -> int:
-        return len(self._places) + len(self._further)
+        return len(self._keys)
 
     def __bool__(self) -> bool:
-        return bool(self._places or self.packs or self.sketches)
+        return bool(self._keys or self.packs or self.sketches)
 
     def add(self, rows: Sequence[KeyPlace], packs: Mapping[int, int], sketches: Mapping[int, Hash]) -> None:
-        new = {row[0]: _joined(row) for row in rows}
-        if len(new) == len(rows) and new.keys().isdisjoint(self._places):
-            self._places.update(new)
-        else:
-            for row in rows:
-                key, place = row[0], _joined(row)
-                if self._places.setdefault(key, place) != place and place not in self._further.get(key, ()):
-                    self._further.setdefault(key, []).append(place)
+        if 2 * (len(self._keys) + len(rows)) > len(self._slots):
+            self._grow(len(rows))
+        keys, slots = self._keys, self._slots
+        mask = len(slots) - 1
+        for key, pack, offset, member in rows:
+            at = key & mask
+            while (number := slots[at]) and (keys[number - 1] != key or self._place(number) != (pack, offset, member)):
+                at = (at + 1) & mask
+            if not number:
+                self._packs.append(pack)
+                self._offsets.append(offset)
+                self._members.append(member)
+                keys.append(key)
+                # now that all of it is there
+                slots[at] = len(keys)
         self.packs.update(packs)
         self.sketches.update(sketches)
 
+    def _grow(self, more: int) -> None:
+        slots = array("i", bytes(4 << (2 * (len(self._keys) + more)).bit_length()))
+        mask = len(slots) - 1
+        for number, key in enumerate(self._keys, 1):
+            at = key & mask
+            while slots[at]:
+                at = (at + 1) & mask
+            slots[at] = number
+        self._slots = slots
+
+    def _place(self, number: int) -> BlobPlace:
+        return self._packs[number - 1], self._offsets[number - 1], self._members[number - 1]
+
     def of(self, key: int) -> list[BlobPlace]:
         """Return the places of a blob, by its key."""
-        place = self._places.get(key)
-        return [] if place is None else [_parted(one) for one in (place, *self._further.get(key, ()))]
+        keys, slots = self._keys, self._slots
+        mask = len(slots) - 1
+        found: list[BlobPlace] = []
+        at = key & mask
+        while number := slots[at]:
+            if keys[number - 1] == key:
+                found.append(self._place(number))
+            at = (at + 1) & mask
+        return found
 
     def parts(self) -> Iterator[list[KeyPlace]]:
         """Yield all rows, some at a time, which lie in the same part of the index."""
-        parts: list[list[int]] = [[] for _ in range(_PARTS)]
-        for key in self._places:
-            parts[key >> KEY_BITS - _PART_BITS].append(key)
+        parts = [array("I") for _ in range(_PARTS)]
+        for number, key in enumerate(self._keys, 1):
+            parts[key >> KEY_BITS - _PART_BITS].append(number)
         for part in filter(None, parts):
-            yield [(key, *place) for key in part for place in self.of(key)]
-
-
-_OFFSET_BITS = 64
-_MEMBER_BITS = 32
-
-
-def _joined(row: KeyPlace) -> int:
-    _key, pack, offset, member = row
-    return (pack << _OFFSET_BITS | offset) << _MEMBER_BITS | member
-
-
-def _parted(place: int) -> BlobPlace:
-    rest, member = divmod(place, 1 << _MEMBER_BITS)
-    return (*divmod(rest, 1 << _OFFSET_BITS), member)
+            yield [(self._keys[number - 1], *self._place(number)) for number in part]
 
 
 _PLACES_A_KEY = 8

@@ -95,7 +95,7 @@ _LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
 _NONE: Mapping[int, int] = {}
 _NO_SKETCHES: Mapping[int, Hash] = {}
 _MOST_FRESH = 1 << 16
-"""So many rows wait in memory at most: some 16 MB."""
+"""So many rows wait in memory at most: some 3 MB."""
 _ROWS_A_PAGE = 100
 """The most rows of blobs in a page of the index."""
 _WORTH, _GROWTH = 8, 4
