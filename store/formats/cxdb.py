@@ -6,6 +6,7 @@ As in the types of CXDB's clients (https://github.com/strongdm/cxdb, ``clients/`
 numbers as texts (``"10"``), others as integers; fields that are not set are missing, or null, or empty.
 """
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -39,67 +40,50 @@ def describe(native: object) -> JsonObject:
     return {key: value for key, value in found.items() if value}
 
 
-def _named(first: int, *names: str) -> Schema:
-    """Return the fields of these names, numbered from ``first`` on."""
-    return {number: Field(name) for number, name in enumerate(names, first)}
+_STRUCTURES = """
+    user_input 1 text files synthetic
+    tool_call_result 1 content content_truncated success exit_code
+    tool_call_error 1 code message exit_code
+    tool_call_item 1 id name args status description streaming_output streaming_output_truncated
+        result:tool_call_result error:tool_call_error duration_ms
+    turn_metrics 1 input_tokens output_tokens total_tokens cached_tokens reasoning_tokens duration_ms model usage_status
+    assistant_turn 1 text tool_calls:tool_call_item reasoning metrics:turn_metrics agent turn_number max_turns
+        finish_reason
+    system_message 1 kind title content
+    handoff_info 1 from_agent to_agent tool_name input reason
+    assistant 1 text reasoning model input_tokens output_tokens stop_reason
+    tool_call 1 call_id name args description
+    tool_result 1 call_id content is_error exit_code streaming_output output_truncated duration_ms
+    provenance 1 parent_context_id spawn_reason root_context_id 10 trace_id span_id correlation_id
+        20 on_behalf_of on_behalf_of_source on_behalf_of_email 30 writer_method writer_subject writer_issuer
+        40 service_name service_version service_instance_id process_pid process_owner host_name host_arch
+        50 client_address client_port 60 env_vars 70 sdk_name sdk_version 80 captured_at
+    context_metadata 1 client_tag title labels custom tenant 10 provenance:provenance
+    item 1 item_type status timestamp id 10 user_input:user_input turn:assistant_turn system:system_message
+        handoff:handoff_info 20 assistant:assistant tool_call:tool_call tool_result:tool_result
+        30 context_metadata:context_metadata
+"""
+"""Structures before those that hold them, each with its fields: they count up from the number before them."""
 
 
-_USER_INPUT = _named(1, "text", "files", "synthetic")
-_TOOL_CALL_RESULT = _named(1, "content", "content_truncated", "success", "exit_code")
-_TOOL_CALL_ERROR = _named(1, "code", "message", "exit_code")
-_TOOL_CALL_ITEM = {
-    **_named(1, "id", "name", "args", "status", "description", "streaming_output", "streaming_output_truncated"),
-    8: Field("result", _TOOL_CALL_RESULT),
-    9: Field("error", _TOOL_CALL_ERROR),
-    10: Field("duration_ms"),
-}
-_TURN_METRICS = {
-    **_named(1, "input_tokens", "output_tokens", "total_tokens", "cached_tokens", "reasoning_tokens"),
-    **_named(6, "duration_ms", "model", "usage_status"),
-}
-_ASSISTANT_TURN = {
-    1: Field("text"),
-    2: Field("tool_calls", _TOOL_CALL_ITEM),
-    3: Field("reasoning"),
-    4: Field("metrics", _TURN_METRICS),
-    **_named(5, "agent", "turn_number", "max_turns", "finish_reason"),
-}
-_SYSTEM_MESSAGE = _named(1, "kind", "title", "content")
-_HANDOFF_INFO = _named(1, "from_agent", "to_agent", "tool_name", "input", "reason")
-_ASSISTANT = _named(1, "text", "reasoning", "model", "input_tokens", "output_tokens", "stop_reason")
-_TOOL_CALL = _named(1, "call_id", "name", "args", "description")
-_TOOL_RESULT = {
-    **_named(1, "call_id", "content", "is_error", "exit_code"),
-    **_named(5, "streaming_output", "output_truncated", "duration_ms"),
-}
-_PROVENANCE = {
-    **_named(1, "parent_context_id", "spawn_reason", "root_context_id"),
-    **_named(10, "trace_id", "span_id", "correlation_id"),
-    **_named(20, "on_behalf_of", "on_behalf_of_source", "on_behalf_of_email"),
-    **_named(30, "writer_method", "writer_subject", "writer_issuer"),
-    **_named(40, "service_name", "service_version", "service_instance_id", "process_pid", "process_owner"),
-    **_named(45, "host_name", "host_arch"),
-    **_named(50, "client_address", "client_port"),
-    60: Field("env_vars"),
-    **_named(70, "sdk_name", "sdk_version"),
-    80: Field("captured_at"),
-}
-_CONTEXT_METADATA = {
-    **_named(1, "client_tag", "title", "labels", "custom", "tenant"),
-    10: Field("provenance", _PROVENANCE),
-}
+def _schemas() -> dict[str, Schema]:
+    found: dict[str, Schema] = {}
+    for structure in re.split(r"\n {4}(?! )", _STRUCTURES.rstrip())[1:]:
+        name, *words = structure.split()
+        fields: dict[int, Field] = {}
+        number = 0
+        for word in words:
+            if word.isdecimal():
+                number = int(word)
+                continue
+            field, _colon, held = word.partition(":")
+            fields[number] = Field(field, found.get(held, {}))
+            number += 1
+        found[name] = fields
+    return found
 
-CONVERSATION_ITEM: Schema = {
-    **_named(1, "item_type", "status", "timestamp", "id"),
-    10: Field("user_input", _USER_INPUT),
-    11: Field("turn", _ASSISTANT_TURN),
-    12: Field("system", _SYSTEM_MESSAGE),
-    13: Field("handoff", _HANDOFF_INFO),
-    20: Field("assistant", _ASSISTANT),
-    21: Field("tool_call", _TOOL_CALL),
-    22: Field("tool_result", _TOOL_RESULT),
-    30: Field("context_metadata", _CONTEXT_METADATA),
-}
+
+CONVERSATION_ITEM: Schema = _schemas()["item"]
 
 _ENVELOPE = frozenset(("item_type", "status", "timestamp", "id", "context_metadata"))
 _USUAL_STOPS = frozenset(("end_turn", "stop", "tool_calls", "tool_use"))

@@ -21,29 +21,23 @@ import msgspec
 from msgspec import Struct, structs
 
 from store.errors import UsageError
-from store.events.event import Block, Kind, ValuePath
+from store.events.event import Block, BlockType, Kind, ValuePath
 from store.formats.core import sqlite
-from store.formats.core.blocks import argument_blocks
 from store.formats.core.composing import Particulars
-from store.formats.core.editing import JsonLens
 from store.formats.core.format import About, Mark, Part, Resuming, Source, Span, Titled, first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, object_in, scalar, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, CallLink, Gathered, Places, Shown
+from store.formats.core.lens import Before, Places, Shown
 from store.formats.core.media import from_base64, mime_of, suffix_of
 from store.formats.core.sqlite import Begins, DatabaseFormat, Row, cells_of, columns_of, dictionaries
 from store.formats.core.times import in_iso, milliseconds
 from store.formats.declared.description import read_views
 from store.formats.declared.format import DeclaredFormat
-from store.formats.declared.lens import DeclaredLens
+from store.formats.declared.lens import DeclaredLens, with_files
 from store.ids import hash_bytes
 
 _encode = msgspec.json.Encoder().encode
 _FAILED = "Error"
 _About = dict[str, str | bool]
-_KINDS = {"assistant": Kind.ASSISTANT, "system": Kind.SYSTEM, "user": Kind.USER}
-_OF_RESPONSES = {"system": Kind.SYSTEM, "prompt": Kind.USER, "reasoning": Kind.REASONING, "response": Kind.ASSISTANT}
-
-
 _MODEL = "assistant"
 _PARTS = {
     Kind.SYSTEM: ("system", "text", "system"),
@@ -66,31 +60,45 @@ def _number(now_ms: int) -> int:
     return now_ms * 1000 + int.from_bytes(os.urandom(4)) % 1000
 
 
-class LlmLogsLens(JsonLens):
+def _attached(record: JsonObject, block: Block, number: int) -> Block | None:
+    """Return the fragment or the attachment, the ``number``-th of a line, that a text in it is; None: it is a text."""
+    row = as_object(value_at(record, block.path[:-2]))
+    cells, identifier = as_object(row.get("cells")), scalar(as_object(row.get("key")).get("id"))
+    if block.name == "fragment":
+        source = str(scalar(cells.get("source")) or f"fragment:{identifier}")
+        return Block("resource", block.text, uri=source, mime=mime_of(source), path=block.path)
+    is_held = block.name == "attachment" and block.path[-2:-1] == ("blobs",)
+    data = from_base64(block.text or "") if is_held else None
+    if data is None:
+        return None
+    mime = as_text(cells.get("type")) or "application/octet-stream"
+    name = as_text(cells.get("path")).rpartition("/")[2] or f"{number}.{suffix_of(mime)}"
+    shape: BlockType = "image" if mime.startswith("image/") else "resource"
+    return Block(shape, None, data, "", f"attachment:{identifier or 'file'}/{name}", mime, block.path, "base64")
+
+
+class LlmLogsLens(DeclaredLens):
     """Sees the lines that rows are made into."""
 
-    type_name = "llm-logs.row.v1"
-    one_line = True
     writes = tuple(_PARTS)
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.SUMMARY: "llm sends all that was said"}
-    time_key = ""
-    times = (("about", "time"),)
     places: ClassVar[Places] = {
         "is_error": "is whether there is an exception: change that",
         "timestamp": "is that of the whole response: it is a part of several records",
     }
 
+    def __init__(self) -> None:
+        super().__init__(read_views("llm-logs"))
+        self.type_name = "llm-logs.row.v1"
+
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        match record.get("table"):
-            case "responses":
-                return _response(record)
-            case "parts":
-                return _part(record, before)
-            case "tool_calls":
-                return _call(record, as_object(record.get("cells")), ("cells",), ("cells", "name"))
-            case "tool_results":
-                return _result(record, as_object(record.get("cells")), ("cells",), before)
-        return BOOKKEEPING
+        shown = with_files(super().shown(record, before), partial(_attached, record))
+        if shown.kind is Kind.TOOL_RESULT:
+            shown.header["is_error"] = any(block.name == "exception" for block in shown.blocks)
+        if record.get("table") == "parts":
+            # that of a message is told by its turn
+            shown.places.pop("model", None)
+        return shown
 
     def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
         header, last = sqlite.row_of(more.first), sqlite.row_of(more.last or previous)
@@ -107,11 +115,6 @@ class LlmLogsLens(JsonLens):
         if path[:1] == ("rows",):
             raise UsageError("attachments and fragments are rows of their own tables: they stay with their prompt")
         return ()
-
-    def calls(self, record: JsonObject) -> Iterator[CallLink]:
-        if call := _called(record):
-            is_call = record.get("table") == "tool_calls" or as_object(record.get("cells")).get("type") == "tool_call"
-            yield CallLink((), 0, call, is_call)
 
 
 _Around = tuple[Row, Begins, Row]
@@ -168,99 +171,6 @@ def _new_response(kind: Kind, text: str, now_ms: int, more: Particulars, around:
     else:
         beside |= {"output": text, "tool_call_id": more.id, "exception": _FAILED if more.failed else None}
     return Row(None, place, {"id": _number(now_ms)}, beside, documents, {}, about, (owner,))
-
-
-def _response(row: JsonObject) -> Shown:
-    cells, about = as_object(row.get("cells")), as_object(row.get("about"))
-    column = next((column for column in _OF_RESPONSES if column in cells), "")
-    if about.get("again") is True:
-        return BOOKKEEPING
-    into = _beside(row)
-    if isinstance(text := cells.get(column), str):
-        into.blocks.append(Block("text", text, path=("cells", column)))
-    if model := as_text(cells.get("model")):
-        into.field("model", model, "cells", "model")
-    return into.shown_if_any(_OF_RESPONSES.get(column, Kind.RECORD))
-
-
-def _part(row: JsonObject, before: Before) -> Shown:
-    cells, about = as_object(row.get("cells")), as_object(row.get("about"))
-    payload, place = as_object(as_object(row.get("json")).get("payload")), ("json", "payload")
-    what = cells.get("type")
-    if isinstance(damaged := cells.get("payload"), str):
-        return Shown(Kind.NOTE, (Block("text", damaged, path=("cells", "payload")),))
-    if what in ("tool_call", "tool_result"):
-        tool: ValuePath = ("cells", "tool_name") if cells.get("tool_name") else (*place, "name")
-        said = {**payload, "name": value_at(row, tool)}
-        return _call(row, said, place, tool) if what == "tool_call" else _result(row, said, place, before)
-    kind = Kind.REASONING if what == "reasoning" else _KINDS.get(as_text(about.get("role")), Kind.NOTE)
-    is_text = isinstance(cells.get("text"), str)
-    into = Gathered() if is_text else _beside(row)
-    if kind in (Kind.ASSISTANT, Kind.REASONING) and (model := as_text(about.get("model"))):
-        into.header["model"] = model
-    if is_text:
-        into.text(as_text(cells.get("text")), ("cells", "text"))
-        return into.shown_if_any(kind)
-    for at, piece in enumerate(as_list(payload.get("text_ref"))):
-        into.text(as_text(as_object(piece).get("literal")), (*place, "text_ref", at, "literal"))
-    if not into.blocks and what not in ("text", "reasoning", "attachment"):
-        into.blocks += argument_blocks(payload, place, "payload")
-    return into.shown_if_any(kind)
-
-
-def _call(row: JsonObject, call: JsonObject, place: ValuePath, tool: ValuePath) -> Shown:
-    into = Gathered(strict=True)
-    label = into.call(call, place, "name", "tool_call_id")
-    into.places["tool"] = tool
-    arguments, path = call.get("arguments"), (*place, "arguments")
-    if "arguments" in (json := as_object(row.get("json"))):
-        arguments, path = json["arguments"], ("json", "arguments")
-    into.blocks += argument_blocks(arguments, path, label)
-    return into.shown(Kind.TOOL_CALL)
-
-
-def _result(row: JsonObject, result: JsonObject, place: ValuePath, before: Before) -> Shown:
-    into, error = _beside(row), as_text(result.get("exception"))
-    into.result(result, place, "tool_call_id")
-    into.header["is_error"] = bool(error)
-    output = result.get("output")
-    named = "" if isinstance(output, str) else "output"
-    into.blocks[:0] = argument_blocks(output, (*place, "output"), named)
-    into.text(error, (*place, "exception"), "exception")
-    into.tool = (before.tool(into.asked) if into.asked else "") or as_text(result.get("name"))
-    return into.shown(Kind.TOOL_RESULT)
-
-
-def _beside(row: JsonObject) -> Gathered:
-    into = Gathered()
-    for at, item in enumerate(as_list(row.get("rows"))):
-        linked = as_object(item)
-        if linked.get("table") == "fragments":
-            _add_fragment(linked, ("rows", at), into)
-        elif linked.get("table") == "attachments":
-            _add_attachment(linked, ("rows", at), into)
-    return into
-
-
-def _add_fragment(row: JsonObject, path: ValuePath, into: Gathered) -> None:
-    cells = as_object(row.get("cells"))
-    if isinstance(content := cells.get("content"), str):
-        source = scalar(cells.get("source")) or f"fragment:{scalar(as_object(row.get('key')).get('id'))}"
-        into.attach(content, str(source), mime_of(str(source)), (*path, "cells", "content"))
-
-
-def _add_attachment(row: JsonObject, path: ValuePath, into: Gathered) -> None:
-    cells = as_object(row.get("cells"))
-    mime = as_text(cells.get("type")) or "application/octet-stream"
-    encoded = as_object(row.get("blobs")).get("content")
-    data = from_base64(encoded) if isinstance(encoded, str) else None
-    if data is None:
-        key = next((key for key in ("path", "url") if as_text(cells.get(key))), "path")
-        into.text(as_text(cells.get(key)), (*path, "cells", key), "attachment")
-        return
-    name = as_text(cells.get("path")).rpartition("/")[2] or f"{len(into.resources) + 1}.{suffix_of(mime)}"
-    uri = f"attachment:{scalar(as_object(row.get('key')).get('id')) or 'file'}/{name}"
-    into.attach(data, uri, mime, (*path, "blobs", "content"), encoding="base64")
 
 
 _COLUMNS = {
@@ -541,14 +451,15 @@ class Messages:
 
 
 _NONE: Set[str] = frozenset()
+_LENS = LlmLogsLens()
 
 
 class LlmLogs(DatabaseFormat):
     """Simon Willison's llm."""
 
     name = "llm-logs"
-    lenses = (LlmLogsLens(),)
-    main_type = LlmLogsLens.type_name
+    lenses = (_LENS,)
+    main_type = _LENS.type_name
     resuming = (Resuming("llm", ("llm", "chat", "--conversation", "{session}")),)
     kept = (
         "$LLM_USER_PATH",
@@ -618,11 +529,6 @@ class LlmLogs(DatabaseFormat):
 
     def titled(self, conversation: Row) -> Titled:
         return Titled.BY_TOOL if conversation.cells.get("name") else Titled.BY_REQUEST
-
-
-def _called(row: JsonObject) -> str:
-    held = as_object(row.get("cells")), as_object(as_object(row.get("json")).get("payload"))
-    return next((found for holder in held if (found := as_text(holder.get("tool_call_id")))), "")
 
 
 # -- the output of ``llm logs --json`` ---------------------------------------------------------------------------------

@@ -255,17 +255,8 @@ class _Reader:
 
     def value(self, at: int, schema: Schema, depth: int) -> tuple[object, int]:
         payload = self._payload
-        first = payload[at]
-        if first < 0x80:
-            return first, at + 1
-        if 0xA0 <= first < 0xC0:
-            end = at + 1 + (first & 0x1F)
-            return self._text(at + 1, end), end
-        if first == 0xC0:
-            return None, at + 1
-        if first >= 0xE0:
-            return first - 0x100, at + 1
         family, start, size = token(payload, at)
+        first = payload[at]
         if family is Family.MAP:
             return self._map(at, start, size, schema, depth)
         if family is Family.LIST:
@@ -274,6 +265,10 @@ class _Reader:
         match family:
             case Family.STR:
                 return self._text(start, end), end
+            case Family.NIL:
+                return None, end
+            case Family.INTEGER if not size:
+                return first if first < 0x80 else first - 0x100, end
             case Family.INTEGER:
                 return int.from_bytes(payload[start:end], "big", signed=first >= _SIGNED_FROM), end
             case Family.BOOL:
@@ -286,8 +281,6 @@ class _Reader:
         return _extension(payload[start - 1], payload[start:end]), end
 
     def _text(self, start: int, end: int) -> str:
-        if end > len(self._payload):
-            raise damaged(start)
         data = self._payload[start:end]
         try:
             return data.decode()

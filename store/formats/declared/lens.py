@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from msgspec import structs
 
-from store.events.event import Block, Kind, ValuePath
+from store.events.event import Block, Kind, Resource, ValuePath
 from store.events.usage import MOST, MOST_DOLLARS, Tokens, Usage, combined
 from store.formats.core.blocks import argument_blocks, document_blocks, numbered
 from store.formats.core.chat_messages import (
@@ -578,6 +578,22 @@ class DeclaredLens(JsonLens):
     def made(self, kind: Kind, text: str, now_ms: int, more: Particulars, **other: object) -> JsonObject:
         """Return the record that an event becomes, by its template; ``other`` are further values for that."""
         return recorded(self._new[kind], kind, text, now_ms, more, **other)
+
+
+def with_files(shown: Shown, file_of: Callable[[Block, int], Block | None]) -> Shown:
+    """Return what is shown with files for texts that stand for them; ``file_of`` returns the one of a block, if any.
+
+    It is told the number of the next file, from 1 on.
+    """
+    blocks, resources = list(shown.blocks), list(shown.resources)
+    for at, block in enumerate(blocks):
+        if block.name and block.type == "text" and (file := file_of(block, len(resources) + 1)) is not None:
+            blocks[at] = file
+            content = file.data if file.data is not None else file.text or ""
+            resources.append(Resource(file.uri, file.mime, content, file.path, file.encoding))
+    if len(resources) == len(shown.resources):
+        return shown
+    return structs.replace(shown, blocks=tuple(blocks), resources=tuple(resources))
 
 
 def titles_in(blocks: Sequence[Block]) -> str:

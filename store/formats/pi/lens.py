@@ -7,13 +7,14 @@ oh-my-pi tells of answers that are no part of the conversation, such as a title'
 import re
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import msgspec
 from msgspec import structs
 
 from store.errors import UsageError
-from store.events.event import Block, Compaction, EventEdit, Kind, Resource, ValuePath
+from store.events.event import Block, Compaction, EventEdit, Kind, ValuePath
 from store.events.usage import Tokens, Usage
 from store.formats.core.composing import Particulars, Template, recorded
 from store.formats.core.editing import Twins
@@ -34,7 +35,7 @@ from store.formats.core.times import in_iso
 from store.formats.core.token_counts import count, dollars
 from store.formats.core.twins import copies
 from store.formats.declared.description import Fits, read_views
-from store.formats.declared.lens import DeclaredLens
+from store.formats.declared.lens import DeclaredLens, with_files
 from store.formats.pi.images import ALGORITHM, digest_of, is_reference
 from store.formats.pi.slot import padded
 
@@ -96,8 +97,14 @@ _UNSAID = frozenset(("error", "thinking"))
 """The names of blocks that are nothing that a model said."""
 
 
-def _held(block: Block, record: JsonObject, before: Before, number: int) -> Block | None:
+_FILES = frozenset(("file", "image"))
+"""The names of blocks that stand for files."""
+
+
+def _file_of(record: JsonObject, before: Before, block: Block, number: int) -> Block | None:
     """Return the image or the file, the ``number``-th of a line, that a text in it is; None where it is a text."""
+    if block.name not in _FILES:
+        return None
     holder, owner = as_object(value_at(record, block.path[:-1])), as_text(record.get("id")) or "line"
     text = block.text or ""
     if block.name == "file" and (path := as_text(holder.get("path"))):
@@ -143,20 +150,14 @@ class PiLens(DeclaredLens):
         return decoded
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        shown = super().shown(record, before)
+        shown = with_files(super().shown(record, before), partial(_file_of, record, before))
         if shown.kind is Kind.RECORD:
             return shown
         message, header = as_object(record.get("message")), shown.header
-        blocks, resources = list(shown.blocks), list(shown.resources)
-        for at, block in enumerate(blocks):
-            text, is_held = block.text, block.name in ("image", "file") and block.type == "text"
-            if is_held and (held := _held(block, record, before, len(resources) + 1)) is not None:
-                blocks[at] = held
-                content = held.data if held.data is not None else held.text or ""
-                resources.append(Resource(held.uri, held.mime, content, held.path, held.encoding))
-            elif text and text.endswith(CUT):
+        for block in shown.blocks:
+            if block.text and block.text.endswith(CUT):
                 header["truncated"] = True
-            elif is_held and text and is_reference(text):
+            elif block.name in _FILES and block.text and is_reference(block.text):
                 header["missing"] = True
         kind, compaction = shown.kind, None
         if (stop := message.get("stopReason")) and stop not in _USUAL_STOPS:
@@ -165,15 +166,13 @@ class PiLens(DeclaredLens):
             whole = as_object(message.get("details")) if "details" in message else message
             if (artifact := scalar(value_at(whole, ("meta", "truncation", "artifactId")))) is not None:
                 header["artifact"] = f"artifact://{artifact}"
-        elif kind is Kind.ASSISTANT and "errorMessage" in message and all(block.name in _UNSAID for block in blocks):
-            kind = Kind.REASONING if len(blocks) > 1 else Kind.NOTE
+        elif kind is Kind.ASSISTANT and "errorMessage" in message and {block.name for block in shown.blocks} <= _UNSAID:
+            kind = Kind.REASONING if len(shown.blocks) > 1 else Kind.NOTE
         elif kind is Kind.SUMMARY and record.get("type") == "compaction":
             compaction = Compaction(shown.blocks[:1], as_text(record.get("firstKeptEntryId")))
-        if kind is shown.kind and compaction is None and len(resources) == len(shown.resources):
+        if kind is shown.kind and compaction is None:
             return shown
-        return structs.replace(
-            shown, kind=kind, blocks=tuple(blocks), resources=tuple(resources), compaction=compaction
-        )
+        return structs.replace(shown, kind=kind, compaction=compaction)
 
     def used(self, record: JsonObject) -> Usage | None:
         """Return the usage on a record. An entry's id is short and copied with it: the time helps to name one."""
