@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 
 from msgspec import Struct
 
@@ -406,7 +406,7 @@ class Group:
         commit = heads.Commit(self._next_turn - 1, *packed, self._heads_offset)
         self._note(heads.encode(self.seq + 1, 0, commit), 0, commit)
         offsets = accumulate(map(len, self._encoded), initial=self._heads_offset)
-        seqs = range(self.seq - len(self._encoded) + 1, self.seq + 1)
+        seqs = count(self.seq - len(self._encoded) + 1)
         self.frames = list(map(heads.HeadFrame, offsets, seqs, self._owners, self._bodies))
         turns, frames = b"".join(self._turns), b"".join(self._encoded)
         return JournalEntry(self.seq, self._first_turn, turns, self._heads_offset, frames, packed, self.blobs)

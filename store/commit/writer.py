@@ -449,7 +449,9 @@ class Writer:
     def at_once(self) -> bool:
         """True if a commit would wait only for its own sync, as far as can be told."""
         journal = self.journal
-        if self.standing or self.commit_lock.locked() or 2 * journal.backlog > journal.total:
+        if self.standing or self.commit_lock.locked():
+            return False
+        if self.backlog.tasks and 2 * journal.backlog > journal.total:
             # where so much waits to be packed, commits are paced
             return False
         return journal.free or journal.room(self._group_bytes)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from struct import Struct as Layout
 from typing import Any, NamedTuple, get_args
-from zlib import crc32
 
+from isal.isal_zlib import crc32
 from msgspec import Struct
 from msgspec.structs import astuple
 
