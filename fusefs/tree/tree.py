@@ -590,12 +590,17 @@ class Tree:
         key = tuple(entry.head for entry in entries)
         work = self._measuring.get(key)
         if work is None:
-            if not self.workers.can_wait or library.unmeasured(entries) <= _MEASURED_AT_ONCE:
+            if not self.workers.can_wait or self._is_soon_measured(library.unmeasured(entries)):
                 return library.with_sums(entries)
             work = self._measuring[key] = self.workers.begin(partial(self._measured, entries))
         if work.await_done():
             del self._measuring[key]
         return work.result()
+
+    def _is_soon_measured(self, missing: int) -> bool:
+        """Return whether so many records may be measured while other requests wait."""
+        # a redaction fills the index anew, and for that long nothing that was measured can be filed
+        return not missing or (missing <= _MEASURED_AT_ONCE and not self.store.files.index.db.is_busy)
 
     def _with_its_sums(self, entry: ContextEntry) -> Conversation:
         return self.with_sums([entry])[0]
@@ -627,7 +632,7 @@ class Tree:
         runs = rows.runs_of(at)
         work = self._blocks.get(runs)
         if work is None:
-            if not self.workers.can_wait or rows.unmeasured(at) <= _MEASURED_AT_ONCE:
+            if not self.workers.can_wait or self._is_soon_measured(rows.unmeasured(at)):
                 return
             work = self._blocks[runs] = self.workers.begin(partial(rows.read, at))
         if work.await_done():

@@ -586,6 +586,14 @@ class Database:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    @property
+    def is_busy(self) -> bool:
+        """True while another thread changes it, for which whoever is to change it waits."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return False
+        return True
+
     @contextmanager
     def writing(self, *, hold: bool = True) -> Iterator[sqlite3.Connection]:
         """Hold the writer in one transaction; rolled back if the block raises.
