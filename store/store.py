@@ -177,6 +177,8 @@ class Store:
             """Held while a session is imported."""
             self.filing = threading.Lock()
             """Held while helpers draw what is new (``store.filing``)."""
+            self.redacting = threading.Lock()
+            """Held while a command redacts, from its first look to its last: other work in the background waits."""
 
             if renderer is not None and self.views.renderer() != renderer.version:
                 self.views.reset(renderer.version)
@@ -406,7 +408,9 @@ class Store:
 
     @property
     def activity(self) -> object:
-        """A token that changes after any commit, and any read of contents or of kept texts."""
+        """A token that changes after any commit, any read of contents or of kept texts, and during a redaction."""
+        if self.redacting.locked():
+            return object()
         return self.writer.seq, self.blobs.asked, self.texts.asked if "texts" in vars(self) else 0
 
     @property

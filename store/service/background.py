@@ -1,8 +1,8 @@
 """The background work of a daemon: jobs for when it is idle, and three threads that follow appends.
 
 One measures new records, so that a reader of a conversation finds that done: a few records at a time, with a small part
-of the processor while more come, then with half of one; under very many appends it waits. It could not be a job, which
-waits until no requests come any more.
+of the processor while more come, then with half of one; under very many appends it waits, as for a redaction. It could
+not be a job, which waits until no requests come any more.
 
 One has helpers file what a large import has brought (``store.filing``), which the jobs would be long at. Under very
 many appends it waits as well, also where it had begun.
@@ -166,7 +166,7 @@ _RECORDS_AT_REST = 256
 _PAUSE_SECONDS = 0.02
 _PAUSES_AS_LONG = 9
 """The least length of the pause while more comes, as a multiple of the time that measuring took; else as long."""
-_WHILE_FILING_SECONDS = 0.2
+_WHILE_OTHERS_WORK_SECONDS = 0.2
 
 
 @contextmanager
@@ -183,9 +183,9 @@ def measuring(store: Store) -> Iterator[None]:
 def _measure(store: Store, changed: _Changed) -> None:
     pause, pace = _PAUSE_SECONDS, Pace(store.writer)
     while changed.wait(pause):
-        if store.filing.locked():
+        if store.filing.locked() or store.redacting.locked():
             # helpers measure what is new; what they leave is looked at after that
-            pause = _WHILE_FILING_SECONDS
+            pause = _WHILE_OTHERS_WORK_SECONDS
             continue
         began, coming = time.monotonic(), changed.coming
         for context in changed.take(1) if pace.calm() else ():

@@ -70,9 +70,11 @@ def redact_plan(
     events: tuple[tuple[int, int], ...] = (),
 ) -> RedactPlan:
     """Return what would be redacted; the parameters are those of :class:`Wanted`."""
-    found = _found(holder.store, Wanted(texts, patterns, secrets, events), emit)
-    extent = Redaction(holder.store, found.secrets, found.also, _told(emit)).extent()
-    names = _names(holder.store, extent.contexts)
+    store = holder.store
+    with store.redacting:
+        found = _found(store, Wanted(texts, patterns, secrets, events), emit)
+        extent = Redaction(store, found.secrets, found.also, _told(emit)).extent()
+    names = _names(store, extent.contexts)
     numbers = {name: extent.events[context] for name, context in names.items() if context in extent.events}
     return RedactPlan(found.matches, extent.contents, extent.turns, sorted(names), list(extent.damaged), numbers)
 
@@ -88,16 +90,17 @@ def redact(
 ) -> RedactReport:
     """Redact that for good, and prove it."""
     store = holder.store
-    found = _found(store, Wanted(texts, patterns, secrets, events), emit)
-    done = Redaction(store, found.secrets, found.also, _told(emit)).run()
-    total, looked_at = sum(map(store.files.packs.length, store.files.packs.numbers())), 0
+    with store.redacting:
+        found = _found(store, Wanted(texts, patterns, secrets, events), emit)
+        done = Redaction(store, found.secrets, found.also, _told(emit)).run()
+        total, looked_at = sum(map(store.files.packs.length, store.files.packs.numbers())), 0
 
-    def passed(size: int) -> None:
-        nonlocal looked_at
-        looked_at += size
-        emit(RedactProgress("proving", looked_at, total))
+        def passed(size: int) -> None:
+            nonlocal looked_at
+            looked_at += size
+            emit(RedactProgress("proving", looked_at, total))
 
-    proof = prove(store, found.secrets, done.gone, passed)
+        proof = prove(store, found.secrets, done.gone, passed)
     return RedactReport(
         found.matches,
         len(done.turns),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,11 @@ from store.conversations.viewer import Viewer
 from store.errors import DamageError
 from store.filing import Filing
 from store.index.catalogue import Catalogue, ContextEntry
+from store.redaction.redaction import Redaction
 from store.service import background as module
+from store.service import redacting
 from store.service.background import filing, measuring, naming
+from store.service.call import Holder
 from store.service.naming import Names
 from store.store import Store
 from tests.waiting import PATIENCE, until
@@ -131,6 +135,46 @@ def test_a_fault_at_filing_is_told_and_what_comes_after_it_is_filed(
         for number in range(2):
             store.contexts.append(context, b"%d" % number, TYPE)
             assert begun.acquire(timeout=PATIENCE)
+
+
+def test_it_waits_while_something_is_redacted(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, meanwhile = Library.measure_some, list[int]()
+
+    def noted(library: Library, context: int, most: int) -> bool:
+        if store.redacting.locked():
+            meanwhile.append(context)
+        return measure(library, context, most)
+
+    monkeypatch.setattr(Library, "measure_some", noted)
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store, measuring(store):
+        context = store.contexts.create().context
+        with store.redacting:
+            store.contexts.append(context, b"more", TYPE)
+            # twenty times as long as it waits otherwise
+            time.sleep(20 * module._PAUSE_SECONDS)
+        until(lambda: measured(store, [context]) == [1])
+        assert meanwhile == []
+
+
+def test_a_store_is_not_idle_while_something_is_redacted(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    def noting(step: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*what: Any) -> Any:  # noqa: ANN401 - as the step
+            seen.extend((store.activity, store.activity))
+            return step(*what)
+
+        return noted
+
+    for name in ("find", "prove"):
+        monkeypatch.setattr(redacting, name, noting(getattr(redacting, name)))
+    monkeypatch.setattr(Redaction, "run", noting(Redaction.run))
+    with Store.open(memory_path / "store", renderer=FileRenderer()) as store:
+        store.contexts.append(store.contexts.create().context, b"a secret", TYPE)
+        Holder(store).call(redacting.redact_plan((b"secret",)))
+        Holder(store).call(redacting.redact((b"secret",)))
+        assert len(set(seen)) == len(seen) == 8
+        assert len({store.activity, store.activity}) == 1
 
 
 def test_it_waits_while_very_much_is_appended(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
