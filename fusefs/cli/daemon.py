@@ -35,8 +35,9 @@ _SWITCH_SECONDS = 0.00005
 It is as short as the work between two calls that let others run, such as a read or a hash. Whoever waits is woken by
 each, finds that the thread has gone on already, and begins to wait anew: only after this time does it insist.
 """
-_OBJECTS = 20_000
-"""The new objects after which a daemon looks for garbage among them."""
+_OBJECTS = 2000, 5, 200
+"""The new objects after which a daemon looks for garbage among them; after how many such looks it looks among those of
+all of these, and after how many of those among all objects. It answers nobody meanwhile: 10,000 take some 3 ms."""
 _MALLOC = {-8: 1, -3: 2 << 20, -1: 2 << 20}
 """Parameters of ``mallopt``: one arena (M_ARENA_MAX), so that what one thread frees serves the others; and 2 MiB from
 which on something is mapped by itself (M_MMAP_THRESHOLD), or given back at the end of the heap (M_TRIM_THRESHOLD). The
@@ -51,7 +52,7 @@ def prepare() -> None:
     Called before it starts threads, each of which would have an arena of its own.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(*_OBJECTS)
     # the C library of GNU has it
     if (set_parameter := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         for parameter, value in _MALLOC.items():

@@ -83,3 +83,27 @@ def test_what_is_loaded_is_never_looked_through_for_garbage() -> None:
     assert int(frozen) > 20 * int(others)
     # garbage of later is found all the same
     assert int(found) >= 1
+
+
+MAKING = """
+import gc
+from fusefs.cli.daemon import prepare
+
+prepare()
+looked = []
+
+def told(phase, of):
+    if phase == "start" and of["generation"] < 2:
+        looked.append(sum(len(gc.get_objects(generation=young)) for young in range(of["generation"] + 1)))
+
+gc.callbacks.append(told)
+kept = [[] for _ in range(200_000)]
+print(max(looked), len(looked))
+"""
+
+
+def test_few_new_objects_are_looked_through_at_a_time() -> None:
+    done = subprocess.run([sys.executable, "-c", MAKING], capture_output=True, text=True, check=True, timeout=60)
+    most, looks = map(int, done.stdout.split())
+    assert most < 20_000
+    assert looks > 10
