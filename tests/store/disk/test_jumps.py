@@ -156,7 +156,7 @@ def test_what_grew_is_what_is_made_anew(forest: Forest) -> None:
 
 
 def test_little_is_remembered_once_memory_is_given_back(forest: Forest) -> None:
-    forest.add(*range(10_000))
+    forest.add(*range(8000))
     tracemalloc.start()
     try:
         forest.jumps.extend()
@@ -165,7 +165,7 @@ def test_little_is_remembered_once_memory_is_given_back(forest: Forest) -> None:
         assert 4 * tracemalloc.get_traced_memory()[0] < taken
     finally:
         tracemalloc.stop()
-    forest.check(range(1, 10_000, 500))
+    forest.check(range(1, 8000, 500))
 
 
 def test_few_steps(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
