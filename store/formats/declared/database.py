@@ -55,6 +55,7 @@ from store.ids import hash_bytes
 
 _SHARE, _LONG_S = 400, 0.002
 """A walk through tables for what has changed that takes long is not repeated for so many times its processor time."""
+_LARGEST_LIST = 16 << 20
 _FRAME, _AT, _NAME = "frame", "item", "name"
 """The parts of ``about`` that lines of a document and of its messages have: places, positions and keys."""
 
@@ -379,13 +380,18 @@ class Sessions(Struct):
         condition = f"{quoted(self._named)} IS ?1"
         chosen = (row for name in only or () for row in self.session_rows(database, condition, name))
         for found in self.session_rows(database, self._are_said(database)) if only is None else chosen:
-            if said.document and (document := _document_in(found.get(said.document))) is not None:
+            held = found.get(said.document, "") if said.document else None
+            document = _document_in(held)
+            if said.listed:
+                found[said.listed] = self._listed_in(document or b"")
+            if document is not None:
                 for where, unit in units(document, said.each):
                     for line in self.inside(found, columns, where, unit, begun):
                         begun += line.begins is not None
                         yield line
-            elif said.document and not said.messages and found.get(said.document, "") is not None:
-                # one that cannot be read is shown as it is
+                document = unit = b""
+            elif held is not None and (not said.messages or isinstance(held, LargeCell)):
+                # one that cannot be read, or is too large, is shown as it is
                 begun += 1
                 about = {} if said.document in found else {"left_out": "its messages, which are too many or too long"}
                 yield self._session(found, columns, self.begins(found, {}), **about)
@@ -433,15 +439,25 @@ class Sessions(Struct):
             return ""
         return there
 
+    def _listed_in(self, document: bytes) -> str:
+        """Return the list of messages in a session's document, as JSON."""
+        _column, *path = place(self.said.listed.partition("[]")[0])
+        try:
+            start, end = locate(document, tuple(path))
+        except UsageError:
+            return "[]"
+        return document[start:end].decode("utf-8", "replace") if end - start <= _LARGEST_LIST else "[]"
+
     def rows(self, database: sqlite3.Connection, session: Found, columns: Set[str]) -> Iterator[Row]:
         """Yield the lines of a session, but for its own; ``columns`` are those of its messages."""
         said = self.said
         conditions = (f" AND ({one})" for one in listed(said.shown) if one.split(maxsplit=1)[0] in columns)
         shown = next(conditions, "")
+        asked = [session[said.id], session[said.listed]] if "?2" in said.rows else [session[said.id]]
         if _finds_rows(said.rows):
-            rows = sqlite.rows_found(database, said.messages, self._key, said.rows, session[said.id])
+            rows = sqlite.rows_found(database, said.messages, self._key, said.rows, *asked)
         elif said.rows:
-            rows = sqlite.dictionaries(database, said.rows, session[said.id])
+            rows = sqlite.dictionaries(database, said.rows, *asked)
         else:
             rest = f"WHERE {quoted(said.of)} IS ?{shown} ORDER BY {said.order}"
             rows = sqlite.rows_of(database, said.messages, rest, session[said.id])

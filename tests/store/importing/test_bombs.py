@@ -264,6 +264,7 @@ def test_a_database_with_a_very_large_cell(home: Path, what: str, encoding: str)
 
 BUBBLES = {"composerId": "c", "fullConversationHeadersOnly": [{"bubbleId": "a"}, {"bubbleId": "b"}]}
 MESSAGES = {"a": {"id": "a", "role": "user", "content": "Hi"}, "b": {"id": "b", "role": "assistant", "content": "LONG"}}
+SAID = [{"type": 1, "text": "Hi"}, {"type": 2, "text": "LONG"}]
 LONG = {
     "cursor-ide": (
         "CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)",
@@ -272,6 +273,10 @@ LONG = {
             ("cursorDiskKV", ("bubbleId:c:a", json.dumps({"type": 1, "text": "Hi"}))),
             ("cursorDiskKV", ("bubbleId:c:b", json.dumps({"type": 2, "text": "LONG"}))),
         ],
+    ),
+    "cursor-ide in one": (
+        "CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)",
+        [("cursorDiskKV", ("composerData:c", json.dumps({"conversation": SAID})))],
     ),
     "open-webui": (
         "CREATE TABLE chat (id TEXT PRIMARY KEY, user_id TEXT, title TEXT, chat TEXT, created_at INTEGER)",
@@ -290,9 +295,23 @@ def test_a_very_large_message_in_a_document(home: Path, name: str) -> None:
             cells = [one.replace("LONG", "some text " * 8 * MEGABYTE) if isinstance(one, str) else one for one in row]
             database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(cells))})", cells)
         database.commit()
-    done = run(home, "import", "--format", name, path)
+    done = run(home, "import", "--format", name.split(maxsplit=1)[0], path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
+
+
+def test_a_document_that_is_too_large_costs_no_other(home: Path) -> None:
+    """It comes in as it stands."""
+    path = home / "state.vscdb"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
+        for key, text in (("a", "some text " * 11 * MEGABYTE), ("b", "some text")):
+            value = json.dumps({"composerId": key, "conversation": [{"type": 1, "text": text}]})
+            database.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", [f"composerData:{key}", value])
+        database.commit()
+    done = run(home, "import", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 2 imported, 0 grown, 0 unchanged (3 records")
 
 
 def test_a_very_large_message_in_a_row(home: Path) -> None:
