@@ -166,7 +166,7 @@ class Preparer:
                 if size + outside.size >= _CHUNK_BYTES or len(records) == _CHUNK_RECORDS:
                     yield Chunk(records, size, *pile.taken(), sight.taken(), aliases=outside.taken())
                     records, size = [], 0
-            cursor, rest = reading.end(count, stamps.main)
+            stamps, cursor, rest = reading.end(count, stamps)
             about = format_.about(source, samples.records)
             begins = [beginning(one, format_) for one in samples.records[:LOOKED_AT]]
             whole = Whole(stamps, cursor, envelope.close(rest), len(snapshot.data), samples.titled(()), about, begins)

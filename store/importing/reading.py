@@ -11,7 +11,7 @@ from blake3 import blake3
 from store.formats.core.format import Format, Source, Span
 from store.formats.core.json_view import decode, is_object
 from store.importing.envelope import EnvelopeBuilder
-from store.importing.snapshot import Cursor, Passed, Prefix, Snapshot, Stamp
+from store.importing.snapshot import Cursor, Passed, Prefix, Snapshot, Stamp, Stamps, path_text
 
 _LONGEST_GAP = 64 << 10
 """A gap between records of more bytes than this is a record itself."""
@@ -30,6 +30,8 @@ class Reading:
         self._envelope = envelope
         self._prefix = Prefix(snapshot)
         self._at = self._end = self._finished = snapshot.start
+        self.first: dict[str, Stamp] = {}
+        """The stamps of the first files, as each was read."""
 
     def records(self) -> Iterator[tuple[str, memoryview, Passed]]:
         """Yield the type of each record, as far as its file tells, its bytes, and what gets the progress of reading it.
@@ -41,6 +43,7 @@ class Reading:
             types = source.first_types or (self._format.first_type,) * len(source.first)
             for path, kind in zip(source.first, types, strict=True):
                 with Snapshot(path, self._scratch) as file:
+                    self.first[path_text(path)] = file.stamp
                     yield kind, file.data[:], file.passed
         for span in record_spans(self._format, snapshot.data, snapshot.start):
             self._envelope.gap(bytes(snapshot.data[self._end : span.start]))
@@ -59,8 +62,11 @@ class Reading:
         if self._at > self._end:
             self._prefix.leave_out(self._at)
 
-    def end(self, count: int, stamp: Stamp) -> tuple[Cursor, bytes]:
-        """Return where to continue next time, after ``count`` records, and the bytes after the last one."""
+    def end(self, count: int, stamps: Stamps) -> tuple[Stamps, Cursor, bytes]:
+        """Return the stamps of all files, where to continue after ``count`` records, and the bytes after the last one.
+
+        ``stamps`` were there before they were read.
+        """
         snapshot, end = self._snapshot, self._end
         rest = bytes(snapshot.data[end:])
         # a last record that nothing follows may still be being written: it is looked at again next time
@@ -68,7 +74,8 @@ class Reading:
         finished = self._finished if unfinished else end
         offset = snapshot.base + finished
         since = min(self._prefix.since, offset)
-        return Cursor(offset, self._prefix.at(finished), count - unfinished, stamp, since), rest
+        cursor = Cursor(offset, self._prefix.at(finished), count - unfinished, stamps.main, since)
+        return Stamps(stamps.modified_ms, stamps.main, {**self.first, **stamps.beside}), cursor, rest
 
 
 def record_spans(format_: Format, data: memoryview, start: int) -> Iterator[Span]:

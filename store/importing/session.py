@@ -53,6 +53,7 @@ from store.importing.snapshot import (
     path_text,
     rendition,
     stamps_of,
+    stamps_of_first,
 )
 from store.importing.unclaimed import Overtaken, Unclaimed
 from store.importing.unseen import Unseen
@@ -232,7 +233,11 @@ class SessionImport(_Import):
 
     def _stamps(self) -> Stamps:
         if self._written is None:
-            return self._ahead.stamps if self._ahead else stamps_of(self._source)
+            stamps = self._ahead.stamps if self._ahead else stamps_of(self._source)
+            # of files that are read, each has its own
+            if self._imported is None:
+                return stamps
+            return msgspec.structs.replace(stamps, beside=stamps_of_first(self._source) | stamps.beside)
         # those of files that were imported stay as they were: whatever lies there has not changed by this
         imported = self._imported
         return Stamps(now_ms(), imported.cursor.stamp, imported.beside) if imported else Stamps(now_ms(), (0, 0), {})
@@ -258,7 +263,7 @@ class SessionImport(_Import):
                 if progress:
                     progress(reading.passed - told, label)
                     told = reading.passed
-            cursor, rest = reading.end(records.count, stamps.main)
+            stamps, cursor, rest = reading.end(records.count, stamps)
             records.finish()
             titled = records.samples.titled(self._titled)
             return Whole(stamps, cursor, self._envelope.close(rest), len(snapshot.data) - snapshot.start, titled)

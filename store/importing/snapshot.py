@@ -8,7 +8,7 @@ which nobody else can touch, is mapped.
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -83,25 +83,41 @@ class Cursor(Struct, frozen=True, omit_defaults=True):
 
 def stamp(path: Path | str) -> Stamp:
     """Return the stamp of a file; one that has just changed gets a stamp unlike any other."""
-    status, now = os.stat(path), time.time_ns()
+    return _stamp_of(os.stat(path))
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
+    now = time.time_ns()
     fresh = now - status.st_ctime_ns < _CLOCK_TICK_NS
     return status.st_size, -now if fresh else status.st_ctime_ns
 
 
+def stamps_of_first(source: Source) -> dict[str, Stamp]:
+    """Return the stamps of a session's first files."""
+    return _stamps_of(source.first)
+
+
 def stamps_beside(source: Source) -> dict[str, Stamp]:
-    """Return the stamps of a session's other files and their folders; what may be absent has one even then."""
+    """Return the stamps of a session's other files, and of their folders and those of the first ones.
+
+    What may be absent has one even then.
+    """
+    files = [os.fspath(path) for _name, path in source.sidecars]
     # as text: a session may be thousands of files
-    files = [*source.first, *(os.fspath(path) for _name, path in source.sidecars)]
-    folders = {path.rpartition("/")[0] for path in files} - {os.fspath(source.path.parent)}
+    folders = {path.rpartition("/")[0] for path in (*source.first, *files)} - {os.fspath(source.path.parent)}
     if source.path != source.main:
         folders.add(os.fspath(source.path))
+    optional = source.beside if source.folder is None else (*source.beside, source.folder)
+    return _stamps_of((*files, *sorted(folders))) | {path_text(path): _stamp_if_there(path) for path in optional}
+
+
+def _stamps_of(paths: Iterable[str]) -> dict[str, Stamp]:
     found: dict[str, Stamp] = {}
-    for path in (*files, *sorted(folders)):
+    for path in paths:
         # a file that has gone meanwhile has no stamp
         with suppress(OSError):
             found[path_text(path)] = stamp(path)
-    optional = source.beside if source.folder is None else (*source.beside, source.folder)
-    return found | {path_text(path): _stamp_if_there(path) for path in optional}
+    return found
 
 
 class Stamps(Struct, frozen=True):
@@ -117,7 +133,7 @@ class Stamps(Struct, frozen=True):
 
 
 def stamps_of(source: Source) -> Stamps:
-    """Return the stamps of a session's files. Raises OSError if there is no main file."""
+    """Return the stamps of a session's files, but the first ones. Raises OSError if there is no main file."""
     modified_ms = os.stat(source.main).st_mtime_ns // 1_000_000
     return Stamps(modified_ms, stamp(source.main), stamps_beside(source))
 
@@ -164,13 +180,16 @@ class Snapshot:
 
     def __init__(self, path: Path | str, scratch: Path, known: Cursor | None = None, *, own: bool = False) -> None:
         self.base = self.start = 0
+        self.stamp = _ABSENT
+        """The stamp of the file as it was opened."""
         self.before = blake3()
         """The hash of the bytes before the new part."""
         self._map: mmap.mmap | None = None
         self._released = 0
         try:
             with open_regular(path) as file:
-                size = os.fstat(file.fileno()).st_size
+                status = os.fstat(file.fileno())
+                self.stamp, size = _stamp_of(status), status.st_size
                 if known and 0 < known.offset < size:
                     file.seek(known.since)
                     before = _hash_of(file, known.offset - known.since)

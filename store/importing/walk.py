@@ -18,6 +18,8 @@ from store.formats.registry import FORMATS, candidates
 _OWN_TYPE = "fuse.convfs"
 _MOST_STEPS = 1000
 """The number of names that are followed before a path is taken to go round in circles."""
+_MANY = 16
+"""The files of a session in one folder of which that is asked, not each by itself."""
 _LEADS_OUT = "it is a link that leads out of what was named: name the file that it leads to"
 _FOREIGN = (b"\x1f\x8b", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"%PDF-", b"\x7fELF")
 """The beginnings of files that are no sessions, though some tools keep thousands of them: gzip, images and the like."""
@@ -167,6 +169,12 @@ class _Bounds:
     def kept(self, source: Source) -> Iterator[Found]:
         """Yield a session without the files beside it that links lead out to, then those; only these if it is one."""
         files: list[Path | str] = [source.main, *source.first, *source.beside]
+        folder = os.path.dirname(source.main)
+        if len(source.first) >= _MANY and os.path.dirname(source.first[-1]) == folder:
+            # it tells at once which of them are links
+            with os.scandir(folder) as entries:
+                plain = {entry.path for entry in entries if not entry.is_symlink()}
+            files = [source.main, *(path for path in files if path not in plain)]
         if out := [path for path in files if not self.holds(path)]:
             yield Unreadable(Path(out[0]), _LEADS_OUT)
             return

@@ -220,7 +220,10 @@ def _cut_value(
         where = (*path, step)
         if chosen is None or first == _OBJECT:
             chosen = choose(where)
-        if not _cut_value(text[start:end], base + start, where, chosen, choose, into):
+        # most values are, and no copy of these is needed
+        if chosen is Choice.TAKE:
+            into.append(RecordCut(base + start, base + end, where, 0))
+        elif not _cut_value(text[start:end], base + start, where, chosen, choose, into):
             return False
     return True
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from store.errors import DamageError, NotFound, UsageError
 from store.formats.core.budget import LARGEST_WHOLE
 from store.formats.core.json_beginning import completed
-from store.formats.core.json_view import BYTE_ORDER_MARK, JsonObject, decode, is_object
+from store.formats.core.json_view import BYTE_ORDER_MARK, PADDING, JsonObject, decode, is_object
 from store.ids import sha256
 
 HEAD_SIZE = 64 * 1024
@@ -132,7 +132,7 @@ class Look:
 
         Raises OSError as ``head`` does.
         """
-        head = self.head.removeprefix(BYTE_ORDER_MARK)
+        head = self.head.removeprefix(BYTE_ORDER_MARK).rstrip(PADDING)
         return _document(head) if head.lstrip().startswith((b"{", b"[")) else None
 
     @cached_property
@@ -161,7 +161,8 @@ class Look:
 @lru_cache(2)
 def _document(head: bytes) -> object:
     """Return the document that a beginning is of; whoever describes a session asks for it again."""
-    for whole in (head, *head_lines(head, 1)):
+    # one that is cut off is whole in its first line at most
+    for whole in (*([head] if len(head) < HEAD_SIZE - len(BYTE_ORDER_MARK) else []), *head_lines(head, 1)):
         if (decoded := decode(whole)) is not None:
             return decoded.value
     while len(head) >= _SHORTEST_BEGINNING:

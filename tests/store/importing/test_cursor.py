@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 
 from store.formats.core.format import Source
-from store.importing.snapshot import Cursor, path_text, stamp, stamps_beside, unchanged
+from store.importing.snapshot import Cursor, path_text, stamp, stamps_beside, stamps_of_first, unchanged
 
 
 def settle() -> None:
@@ -52,7 +52,7 @@ def test_a_clock_that_went_backwards_is_not_believed(tmp_path: Path, monkeypatch
 def test_whatever_belongs_to_a_session_is_watched(tmp_path: Path) -> None:
     session = source(tmp_path)
     cursor = Cursor(0, "", 0, stamp(session.main))
-    beside = stamps_beside(session)
+    beside = stamps_of_first(session) | stamps_beside(session)
     assert set(beside) == {path_text(tmp_path / name) for name in ("", "base_config.json", "metadata.json")}
     assert unchanged(session.main, cursor, beside)
     for change in (
@@ -66,7 +66,8 @@ def test_whatever_belongs_to_a_session_is_watched(tmp_path: Path) -> None:
         settle()
         assert not unchanged(session.main, cursor, beside)
         if session.main.exists():
-            cursor, beside = Cursor(0, "", 0, stamp(session.main)), stamps_beside(session)
+            cursor = Cursor(0, "", 0, stamp(session.main))
+            beside = stamps_of_first(session) | stamps_beside(session)
             assert unchanged(session.main, cursor, beside)
 
 

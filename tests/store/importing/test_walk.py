@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from store.importing.walk import (
 from store.store import Store
 from tests.store.importing import test_database_changes as databases
 from tests.store.importing.sessions import event, imported, jp, lines, session
+from tests.store.importing.test_cursor import settle
 
 
 def names(found: list[Found], kind: type = Source) -> list[str]:
@@ -325,6 +327,50 @@ def test_a_path_that_leads_into_a_mount_by_links(tmp_path: Path) -> None:
     assert leads_into(mount / "native", mounts)
     assert not any(leads_into(tmp_path / "home" / path, mounts) for path in ("round", "other", "other/x", ".", "none"))
     assert not leads_into(tmp_path / "home/sessions", frozenset())
+
+
+def events(folder: Path, count: int) -> list[Path]:
+    """Write a session of OpenHands, a file an event; return the files in order."""
+    folder.mkdir(parents=True)
+    files = [folder / f"{number}.json" for number in range(count)]
+    for number, file in enumerate(files):
+        event = {"id": number, "source": "user", "action": "message", "args": {"content": f"Number {number}"}}
+        file.write_text(json.dumps(event))
+    return files
+
+
+def test_thousands_of_files_are_looked_at_as_they_are_read(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sessions/1/events"
+    files = set(map(str, events(folder, 400)))
+    looked_at: list[str] = []
+    for name in ("stat", "lstat"):
+        real = getattr(os, name)
+
+        def noting(path: object, *more: object, real: Callable[..., os.stat_result] = real, **how: object) -> object:
+            looked_at.append(str(path))
+            return real(path, *more, **how)
+
+        monkeypatch.setattr(os, name, noting)
+    assert imported(store, tmp_path).records == 400
+    # a sample tells how large they are
+    assert len([path for path in looked_at if path in files]) < 50
+    assert imported(store, tmp_path).unchanged == 1
+    settle()
+    (folder / "7.json").write_text((folder / "8.json").read_text())
+    assert imported(store, tmp_path).grown == 1
+
+
+def test_none_of_many_files_leads_out(tmp_path: Path) -> None:
+    *first, main = events(tmp_path / "unpacked/events", 40)
+    source = Source("openhands", main.parent, main, first=tuple(map(str, first)))
+    assert list(module._Bounds(main.parent).kept(source)) == [source]
+    first[20].rename(tmp_path / "secret.json")
+    first[20].symlink_to(tmp_path / "secret.json")
+    (found,) = module._Bounds(main.parent).kept(source)
+    assert isinstance(found, Unreadable)
+    assert found.path == first[20]
 
 
 def test_links_that_lead_out_of_a_folder_are_not_followed(store: Store, tmp_path: Path) -> None:
