@@ -31,6 +31,7 @@ recipient can open, however long it was away, with the key that it was given bef
 
 import os
 import threading
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -545,7 +546,10 @@ def ask(records: Records, space: bytes, name: str, code: bytes, machine: str, ro
         if not invited.value:
             raise UsageError(f"the space {name} knows of no such invitation: make another with convfs remote invite")
         if _read(invited, _Invite).expires_ms < now_ms():
-            raise UsageError("this invitation is older than a day: make another with convfs remote invite")
+            raise UsageError(
+                f"this invitation is older than a day, if the clock here is right ({time.strftime('%Y-%m-%d %H:%M')}):"
+                " make another with convfs remote invite"
+            )
         card = msgspec.json.encode(Card(machine, "reader", public))
         sealed = ciphertext.seal_object(_request_key(code, space), 0, space, record.key, card)
         if records.swap(record.key, 0, msgspec.json.encode(_Request(public, _text(sealed)))):

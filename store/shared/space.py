@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from store import paths, typed
 from store.disk import durable
-from store.errors import ConvfsError, DamageError, Unreachable
+from store.errors import ConvfsError, DamageError, NotFound, Unreachable
 from store.shared.entry import Entry
 
 FORMAT = 3
@@ -91,7 +91,8 @@ class Membership(Struct, frozen=True):
 def membership(root: Path) -> Membership | None:
     """Return the membership of the store at ``root``; None if it is in no space.
 
-    DamageError if that cannot be read, or is gone: without it, what is committed would be told to nobody.
+    DamageError if that cannot be read, or is gone: without it, what is committed would be told to nobody. NotFound where
+    a machine that asked to be let in has not been yet.
     """
     path = root / paths.SPACE
     try:
@@ -99,7 +100,13 @@ def membership(root: Path) -> Membership | None:
         bytes.fromhex(found.id)
         return found
     except FileNotFoundError:
-        if any((root / name).exists() for name in _TRACES):
+        traces = [name for name in _TRACES if (root / name).exists()]
+        if traces == [paths.KEYS] and not (root / paths.TURNS).exists():
+            raise NotFound(
+                f"{root} is no replica yet: convfs remote join has not ended there; run it again, once convfs remote"
+                " approve has let this machine in"
+            ) from None
+        if traces:
             raise DamageError(
                 f"{path} is gone, which says of which space this store is a replica: put it back from a backup, or make"
                 " another replica with convfs remote join, since the space has all that was committed here"

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from fusefs.text.render import FileRenderer
 from store import paths
-from store.errors import DamageError, StoreFailed, Unreachable, UsageError
+from store.errors import DamageError, NotFound, StoreFailed, Unreachable, UsageError
 from store.ids import hash_bytes
 from store.shared import access as access_module
 from store.shared import entry as entries
@@ -153,12 +153,22 @@ def test_an_invitation_serves_one_machine(team: Team) -> None:
         remote.accept(invited, team.root("b"), "b")
 
 
+def test_who_waits_to_be_let_in_is_told_that(team: Team) -> None:
+    invited = remote.invite(team.root("a"))
+    assert remote.accept(invited, team.root("b"), "b") is None
+    with pytest.raises(NotFound, match=r"b is no replica yet: .*run it again"):
+        Store.open(team.root("b"))
+    assert remote.approve(team.root("a")) == ["b"]
+    assert remote.accept(invited, team.root("b"), "b") is not None
+    team.open("b")
+
+
 def test_an_invitation_is_good_for_a_day(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = remote.invite(team.root("a")), remote.invite(team.root("a"))
     assert remote.accept(early, team.root("b"), "b") is None
     now = access_module.now_ms()
     monkeypatch.setattr(access_module, "now_ms", lambda: now + access_module.INVITED_MS + 1)
-    with pytest.raises(UsageError, match="older than a day"):
+    with pytest.raises(UsageError, match=r"older than a day, if the clock here is right \(20\d\d-"):
         remote.accept(late, team.root("c"), "c")
     assert remote.approve(team.root("a")) == []
     assert remote.accept(early, team.root("b"), "b") is None
