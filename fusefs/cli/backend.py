@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 from fusefs.cli.output import echo
+from store import visible
 from store.errors import NotFound, StoreBusy
 from store.paths import CHECKED, LOCK, TURNS
 
@@ -108,9 +109,17 @@ def daemon_or_store(root: Path, *, create: bool = False) -> Caller | Store:
             return open_store(root, create=create)
         except StoreBusy as error:
             if time.monotonic() > until:
-                holder = _holder(root)
-                raise StoreBusy(f"{holder} is using the store at {root}: try again when it has ended") from error
+                raise StoreBusy(f"{_holder(root)} is using the store at {root}: {_remedy(root)}") from error
             time.sleep(_RETRY_SECONDS)
+
+
+def _remedy(root: Path) -> str:
+    """Return what to do where a process holds the store and answers nobody, as a daemon of another version."""
+    from fusefs.mount_table import FSTYPE, mounts
+
+    where = [mount.path for mount in mounts() if mount.fstype == FSTYPE and mount.source == str(root.resolve())]
+    unmounting = f"`{visible.command('convfs', 'umount', where[0])}` ends it, or " if where else ""
+    return f"{unmounting}try again when it has ended"
 
 
 def _holder(root: Path) -> str:

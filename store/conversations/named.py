@@ -1,4 +1,4 @@
-"""Conversations as people refer to them: by id, name, the beginning of a name, words of the title, or ``@latest``."""
+"""Conversations as people refer to them: by id, name, session, beginning of a name, words of a title, ``@latest``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOST = 200
 def find_named(library: Library, text: str) -> Conversation:
     """Return the conversation that ``text`` stands for.
 
-    That is an id; ``PROJECT/NAME``; a NAME; the beginning of a name, with or without its date; words of the title;
-    ``@latest``, the one that changed last; or ``@-2``, the last but one. Raises NotFound where there is none, and
-    UsageError where there are several.
+    That is an id; ``PROJECT/NAME``; a NAME; the id of its session in its tool; the beginning of a name, with or without
+    its date; words of the title; ``@latest``, the one that changed last; or ``@-2``, the last but one. Raises NotFound
+    where there is none, and UsageError where there are several.
     """
     if text.isdecimal() and text.isascii():
         return library.conversation(library.catalogue.conversation(int(text)).id)
@@ -30,7 +30,7 @@ def find_named(library: Library, text: str) -> Conversation:
         if not entries:
             raise NotFound(f"there are fewer than {place} conversations: `convfs ls` lists them all")
         return library.conversation(entries[0].id)
-    return _exact(library, text) or _alike(library, text)
+    return _exact(library, text) or _of_session(library, text) or _alike(library, text)
 
 
 def _exact(library: Library, text: str) -> Conversation | None:
@@ -43,6 +43,17 @@ def _exact(library: Library, text: str) -> Conversation | None:
         names = ", ".join(f"{found.project}/{found.name}" for found in matches)
         raise UsageError(f"{text} stands in several projects: say which ({names})")
     return matches[0] if matches else None
+
+
+def _of_session(library: Library, text: str) -> Conversation | None:
+    catalogue = library.catalogue
+    for tool in catalogue.tools():
+        # this machine's first
+        for find in (catalogue.by_origin, catalogue.elsewhere):
+            found = find("session", tool, text, most=-1)
+            if here := [entry for entry in found if entry.name and not entry.is_file]:
+                return library.conversation(here[0].id)
+    return None
 
 
 def _alike(library: Library, text: str) -> Conversation:

@@ -71,7 +71,7 @@ class Keeper:
         if at:
             turn = branch.position(store.records.runs(turn), at)
             if not turn:
-                raise NotFound(f"there is no record {at} to fork at")
+                raise NotFound(f"{parent.name} has no record {at} to fork at: fork at the number of one of its events")
         project = project or str(parent.metadata.get("project", ""))
         metadata = _as_fork(parent, turn, name) | {"project": project, "name": name}
         return self._make(project, name, metadata, tip_of(turn, head.patch), "fork")

@@ -87,7 +87,7 @@ class ContextEntry(Struct, frozen=True):
 
 
 def _no_such(context_id: int) -> NotFound:
-    return NotFound(f"there is no conversation with id {context_id}: see convfs ls")
+    return NotFound(f"there is no conversation with id {context_id}: `convfs ls` lists them all")
 
 
 class Called(Struct, frozen=True, gc=False):

@@ -91,8 +91,8 @@ class Membership(Struct, frozen=True):
 def membership(root: Path) -> Membership | None:
     """Return the membership of the store at ``root``; None if it is in no space.
 
-    DamageError if that cannot be read, or is gone: without it, what is committed would be told to nobody. NotFound where
-    a machine that asked to be let in has not been yet.
+    DamageError if that cannot be read, or is gone: without it, what is committed would be told to nobody. NotFound
+    where a machine that asked to be let in has not been yet.
     """
     path = root / paths.SPACE
     try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from fusefs.cli import backend
 from fusefs.mount_table import mount_at
 from store.disk.identity import directory_key
+from store.errors import StoreBusy
 from store.paths import MOUNTS
 from store.service import address
 from store.service.client import Client
@@ -468,3 +471,14 @@ def test_a_mount_that_fails_leaves_no_directory(user: User) -> None:
         user.fails("--store", user.home / "file/store", "mount", user.home / place)
     assert not (user.home / "new").exists()
     assert (user.home / "empty").is_dir()
+
+
+def test_how_to_end_who_answers_nobody_is_told(user: User, mnt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "_PATIENCE_SECONDS", 0.2)
+    # one of another version listens elsewhere
+    for socket in address.sockets(user.store):
+        socket.unlink()
+    with pytest.raises(StoreBusy, match=re.escape(f"`convfs umount {mnt}` ends it, or try again")):
+        backend.daemon_or_store(user.store)
+    user.run("umount", mnt)
+    assert titles(user) == {"Fix the login bug"}

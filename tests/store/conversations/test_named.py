@@ -5,9 +5,11 @@ import pytest
 
 from fusefs.text.render import FileRenderer
 from store.conversations.named import find_named
+from store.editing.keeper import Keeper
 from store.errors import NotFound, UsageError
 from store.importing.importer import Importer
 from store.store import Store
+from tests.store.importing.sessions import SESSION, lines, session
 
 NAMES = [
     ("shop", "2026-03-05-fix-the-login-bug", "Fix the login bug"),
@@ -58,6 +60,16 @@ def test_what_is_none_is_told(store: Store, text: str) -> None:
         find_named(store.library, text)
 
 
+def test_a_conversation_is_found_by_the_id_of_its_session(store: Store, tmp_path: Path) -> None:
+    path = session(tmp_path, lines("Go left"))
+    assert Importer(store).run([path]).imported == 1
+    found = find_named(store.library, SESSION)
+    assert found.metadata["source"] == str(path)
+    Keeper(store).remove(found.id)
+    with pytest.raises(NotFound):
+        find_named(store.library, SESSION)
+
+
 def test_a_file_of_several_conversations_is_none_itself(store: Store, tmp_path: Path) -> None:
     path = tmp_path / ".aider.chat.history.md"
     path.write_text(
@@ -68,6 +80,6 @@ def test_a_file_of_several_conversations_is_none_itself(store: Store, tmp_path: 
     found = [find_named(store.library, f"Go {word}") for word in ("up", "down")]
     (file,) = {int(str(conversation.metadata["file"])) for conversation in found}
     assert store.catalogue.entry(file).is_file
-    with pytest.raises(NotFound, match=f"there is no conversation with id {file}: see convfs ls"):
+    with pytest.raises(NotFound, match=f"there is no conversation with id {file}: `convfs ls` lists them all"):
         find_named(store.library, str(file))
     assert [find_named(store.library, str(one.id)).id for one in found] == [one.id for one in found]
