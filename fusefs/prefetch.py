@@ -188,9 +188,10 @@ class Prefetch:
         else:
             self._ended = length
         shown = [(entry, runs) for entry in window if (runs := self._runs(entry, measures.get(entry.id), again=again))]
-        for (entry, _runs), sections in zip(shown, tree.store.texts.sections([runs for _, runs in shown]), strict=True):
-            ino, is_whole = self._transcript(entry), sum(map(len, sections)) == measures[entry.id].transcript_size
-            if is_whole and self._is_taken(ino, b"".join((transcript.head(entry), *sections))):
+        sections = tree.store.texts.sections([runs for _, runs in shown])
+        for (entry, _runs), pieces in zip(shown, sections, strict=True):
+            ino, is_whole = self._transcript(entry), sum(map(len, pieces)) == measures[entry.id].transcript_size
+            if is_whole and self._is_taken(ino, b"".join((transcript.head(entry), *pieces))):
                 self.watch(ino, entry.records)
 
     def _transcript(self, entry: ContextEntry) -> int:

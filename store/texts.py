@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from time import monotonic
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -76,6 +76,7 @@ _OVERLAPPING = "first BETWEEN (SELECT coalesce(max(first), 0) FROM spans WHERE f
 _count = struct.Struct("<I")
 _place = struct.Struct("<III")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _Drawn = Iterator[tuple[EventRow, bytes | ConvfsError]]
@@ -200,6 +201,10 @@ class Texts(PerConversation):
         """The bytes of these blocks."""
         self.asked = 0
         """How often a block was asked for."""
+        self._cores = len(os.sched_getaffinity(0))
+        self._threads: ThreadPoolExecutor | None = None
+        """They read blocks, and end when memory is given back: each has a connection of its own."""
+        self._threads_lock = threading.Lock()
         self._last = _NOTHING
         self._bytes = _UNKNOWN
         """The size of all blocks."""
@@ -230,30 +235,35 @@ class Texts(PerConversation):
         """Yield the sections of events in the transcript, as :meth:`files_of`; links lead where a mount has them."""
         return self._texts(rows, section=True)
 
-    def sections(self, branches: Sequence[Iterable[Run]]) -> list[list[memoryview]]:
-        """Return the sections of each branch, in pieces, as far as they are kept: their size tells if some are not.
+    def sections(self, branches: Sequence[Iterable[Run]]) -> Iterator[list[memoryview]]:
+        """Yield the sections of each branch, in pieces, as far as they are kept: their size tells if some are not.
 
-        The sizes of single ones are not compared. A block is read once, whatever is wanted of it.
+        The sizes of single ones are not compared. A block is read once, whatever is wanted of it, and those of later
+        branches meanwhile, on all cores.
         """
-        found: list[list[memoryview]] = [[] for _runs in branches]
+        places = [self._places(runs) for runs in branches]
+        blocks = self._asked(number for of in places for number, _begin, _end in of)
+        for of in places:
+            pieces: list[memoryview] = []
+            for number, begin, end in of:
+                block = blocks(number)
+                if block is not None and end <= block.count:
+                    pieces.append(memoryview(block.data)[block.sections[begin] : block.sections[end]])
+            yield pieces
+
+    def _places(self, runs: Iterable[Run]) -> list[tuple[int, int, int]]:
+        """Return (block, place in it, place where they end) of the texts of a branch; nothing if that is not known."""
         if self._db is None and not self._is_there():
-            return found
-        wanted: dict[int, list[tuple[list[memoryview], int, int, int]]] = {}
+            return []
         try:
-            for pieces, runs in zip(found, branches, strict=True):
-                for first, count in runs:
-                    for start, length, number, place in self._rows_of_spans(first, count):
-                        begin, end = place + max(first - start, 0), place + min(first + count - start, length)
-                        wanted.setdefault(number, []).append((pieces, len(pieces), begin, end))
-                        pieces.append(memoryview(b""))
-            for number, block in self._blocks(sorted(wanted)):
-                data = memoryview(block.data)
-                for pieces, at, begin, end in wanted[number]:
-                    if end <= block.count:
-                        pieces[at] = data[block.sections[begin] : block.sections[end]]
+            return [
+                (number, place + max(first - start, 0), place + min(first + count - start, length))
+                for first, count in runs
+                for start, length, number, place in self._rows_of_spans(first, count)
+            ]
         except ConvfsError as error:
             _LOG.info(_DRAWN, error)
-        return found
+            return []
 
     def _texts(self, rows: Sequence[EventRow], *, section: bool) -> _Drawn:
         missing: list[EventRow] = []
@@ -308,16 +318,43 @@ class Texts(PerConversation):
             # not worth a thread
             yield from ((number, read(row)) for number in numbers for row in self._rows(number))
             return
-        cores = len(os.sched_getaffinity(0))
-        with ThreadPoolExecutor(cores, "convfs-reading") as pool:
-            waiting: deque[tuple[int, Future[T]]] = deque()
-            for number in numbers:
-                waiting.extend((number, pool.submit(read, row)) for row in self._rows(number))
-                if len(waiting) > 2 * cores:
-                    number, reading = waiting.popleft()
-                    yield number, reading.result()
-            for number, reading in waiting:
+        waiting: deque[tuple[int, Future[T]]] = deque()
+        for number in numbers:
+            waiting.extend((number, self._by_thread(read, row)) for row in self._rows(number))
+            if len(waiting) > 2 * self._cores:
+                number, reading = waiting.popleft()
                 yield number, reading.result()
+        for number, reading in waiting:
+            yield number, reading.result()
+
+    def _by_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        with self._threads_lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self._cores, "convfs-reading")
+            return self._threads.submit(work, *args, **kwargs)
+
+    def _end_threads(self) -> None:
+        with self._threads_lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
+
+    def _asked(self, numbers: Iterable[int]) -> Callable[[int], _Block | None]:
+        """Have blocks read, on all cores; return what waits for one, and returns None if it cannot be had."""
+        asked = set(numbers)
+        if len(asked) < 2:
+            # not worth a thread
+            there = {number: self._had(number) for number in asked}
+            return there.__getitem__
+        reading = {number: self._by_thread(self._had, number) for number in sorted(asked)}
+        return lambda number: reading[number].result()
+
+    def _had(self, number: int) -> _Block | None:
+        try:
+            return self._block(number)
+        except ConvfsError as error:
+            _LOG.info(_DRAWN, error)
+            return None
 
     def _contents_in(self, row: Row, asked: Sequence[tuple[int, EventRow]]) -> list[tuple[int, Content]]:
         """Return the contents at some places of a block, by turns, but for those that are not the rest of a file."""
@@ -389,18 +426,6 @@ class Texts(PerConversation):
             self._remember(number, block)
         return block
 
-    def _blocks(self, numbers: Iterable[int]) -> Iterator[tuple[int, _Block]]:
-        """Yield blocks by their numbers, those at hand first, without those that were dropped just now."""
-        missing: list[int] = []
-        for number in numbers:
-            if (block := self._remembered(number)) is None:
-                missing.append(number)
-            else:
-                yield number, block
-        for number, block in self._abreast(missing, self._decompressed):
-            self._remember(number, block)
-            yield number, block
-
     def _rows(self, number: int) -> Sequence[Row]:
         """Return the row of a block; none if it was dropped just now."""
         return self.db.query("SELECT * FROM blocks WHERE id = ?", (number,))
@@ -444,8 +469,13 @@ class Texts(PerConversation):
             self._last = _NOTHING
 
     def shrink(self) -> None:
+        self._end_threads()
         super().shrink()
         self.forget()
+
+    def close(self) -> None:
+        self._end_threads()
+        super().close()
 
     def _open(self, *, anew: bool) -> Database:
         self.forget()

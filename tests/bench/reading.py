@@ -137,15 +137,16 @@ def import_corpus(directory: Path, sessions: int, events: int) -> Path:
     store = directory / "reading" / "store"
     remove(store)
     run([*mounts.convfs_command(store), "import", source / "projects"])
-    keep_texts(store)
+    bring_to_rest(store)
     return store
 
 
-def keep_texts(store: Path) -> None:
-    """Keep the texts of all events, as a daemon does in its first idle seconds."""
+def bring_to_rest(store: Path) -> None:
+    """Do what a daemon does of the contents in its first idle minute, so that none does it while it is measured."""
     with Store.open(store, renderer=FileRenderer()) as opened:
-        while opened.texts.step():
-            pass
+        for job in (opened.search, opened.known_files, opened.texts, opened.insight):
+            while job.step():
+                pass
 
 
 def without_extension(store: Path) -> Path:
@@ -156,7 +157,7 @@ def without_extension(store: Path) -> Path:
     (copied / SETTINGS).write_text("opens_in_c = false\n")
     (copied / SETTINGS).chmod(0o600)
     # a copy is another store, which has none yet
-    keep_texts(copied)
+    bring_to_rest(copied)
     return copied
 
 

@@ -1,7 +1,9 @@
 """Texts that were drawn: kept in blocks, equal to what is drawn, and gone with what they are drawn from."""
 
 import json
+import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -121,6 +123,27 @@ def test_what_was_drawn_is_told_again_without_drawing(store: Store, monkeypatch:
     assert store.activity != before
     store.texts.forget()
     assert told(store, context) == drawn(store, context)
+
+
+def test_threads_that_read_blocks_serve_again_until_memory_is_given_back(store: Store) -> None:
+    def threads() -> set[int | None]:
+        return {thread.ident for thread in threading.enumerate() if thread.name.startswith("convfs-reading")}
+
+    before = threads()
+    context = talk(store, *(f"{number} {LONG}" for number in range(60)))
+    fill(store)
+    runs = store.records.runs(head(store, context))
+    assert blocks(store) > 1
+    whole = b"".join(section for _file, section in drawn(store, context))
+    for _ in range(5):
+        store.texts.forget()
+        assert [b"".join(of) for of in store.texts.sections([runs])] == [whole]
+    assert 0 < len(threads() - before) <= len(os.sched_getaffinity(0))
+    store.texts.shrink()
+    assert threads() <= before
+    assert [b"".join(of) for of in store.texts.sections([runs])] == [whole]
+    store.close()
+    assert threads() <= before
 
 
 def test_what_grows_fills_its_last_block(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
