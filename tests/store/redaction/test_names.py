@@ -3,10 +3,11 @@
 import os
 import random
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from store.ids import hash_key
+from store.ids import HEX, hash_key
 from store.redaction import survey
 
 PIECES = (b"a" * 63, b"a" * 64, b"a" * 65, b"\xc4\x20", b"\xc4\x20" * 3, b" ", b"x" * 40, b"\xff\xc4")
@@ -25,6 +26,21 @@ def test_every_name_is_found_and_replaced_once(step: int, monkeypatch: pytest.Mo
         assert list(survey.keys_in(data)) == [hash_key(name) for name in [*in_hex, *in_binary]]
         new = {name: os.urandom(32) for name in names[:2]}
         assert survey.renamed(data, new.get) == replaced_at_once(data, new)
+
+
+def test_the_pattern_is_tried_only_where_there_may_be_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, looked = os.urandom(32), list[int]()
+
+    class Noting:
+        def finditer(self, data: bytes, start: int, end: int) -> Iterator[re.Match[bytes]]:
+            looked.append(start)
+            return HEX.finditer(data, start, end)
+
+    monkeypatch.setattr(survey, "HEX", Noting())
+    before = b"text, deadbeef, 0123456789, and " * (4 * survey._STEP // 32)
+    assert list(survey.keys_in(before)) == looked == []
+    assert list(survey.keys_in(before + name.hex().encode() + b" " + before)) == [hash_key(name)]
+    assert looked == [4 * survey._STEP]
 
 
 def replaced_at_once(data: bytes, new: dict[bytes, bytes]) -> bytes:
