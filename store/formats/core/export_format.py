@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -157,6 +157,8 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
     the last; circles) are in the first branch, after the node before them.
     """
     last = {node.id: at for at, node in enumerate(nodes) if node.id}
+    if _follow_each_other(nodes, last, current):
+        return [TreeBranch(list(range(len(nodes))))]
     tree = _Tree(nodes, last)
     leaf = last.get(current, -1)
     if leaf not in tree.above:
@@ -179,6 +181,13 @@ def branches(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:
             found.append(TreeBranch(own, base, depth + 1))
             waiting += own
     return found
+
+
+def _follow_each_other(nodes: Sequence[Node], last: dict[str, int], current: str) -> bool:
+    """Return whether each node follows the one before it, as in most trees, and ``current`` is the last or none."""
+    end = len(nodes) - 1
+    is_plain = 0 <= end < len(last) and last.get(current, end) == end and nodes[0].parent not in last
+    return is_plain and all(node.parent == before.id for before, node in pairwise(nodes))
 
 
 def ways(nodes: Sequence[Node], current: str = "") -> list[TreeBranch]:

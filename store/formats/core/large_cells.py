@@ -134,8 +134,8 @@ def in_its_place(document: bytes) -> bytes:
 
 def with_small_cells(document: bytes) -> bytes:
     """Return a document in which marks stand for large cells only."""
-    small = (name for name in _marks.findall(document) if name in _marked and _marked[name][0] <= LARGE_BYTES)
-    for name in small if _MARK in document else ():
+    names = _marks.findall(document) if _MARK in document else []
+    for name in (name for name in names if name in _marked and _marked[name][0] <= LARGE_BYTES):
         document = document.replace(_MARK + name + b'"', b"".join(_marked.pop(name)[1]()))
     return document
 

@@ -6,9 +6,10 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -586,19 +587,20 @@ def _inner(line: bytes, where: ValuePath) -> bytes:
         return b"{}"
 
 
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
+@cache
+def _standing(follows: str) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of what tells where a message stands: without its text, which may be long."""
+    members = [(name, object, None) for name in ("id", "above", "timestamp")]
+    return msgspec.json.Decoder(msgspec.defstruct("Standing", members, rename={"above": follows}))
 
 
 def _node(item: Item, follows: str) -> Node:
-    said: Mapping[str, object]
     try:
-        # without the text, which may be long
-        held = _members(item.json)
-        said = {name: msgspec.json.decode(held[name]) for name in ("id", follows, "timestamp") if name in held}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        said = object_in(item.json)
-    time = said.get("timestamp")
-    return Node(item.key or as_text(said.get("id")), as_text(said.get(follows)), time if isinstance(time, int) else 0)
+        said = _standing(follows).decode(item.json)
+        own, above, time = said.id, said.above, said.timestamp
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        own, above, time = map(object_in(item.json).get, ("id", follows, "timestamp"))
+    return Node(item.key or as_text(own), as_text(above), time if isinstance(time, int) else 0)
 
 
 class DeclaredExport(DeclaredDatabase):

@@ -74,6 +74,8 @@ def test_every_node_is_in_one_branch_and_follows_what_it_names(told: list[tuple[
 
 def test_deep_and_broad_trees_take_no_recursion() -> None:
     deep = [Node(str(at), str(at - 1)) for at in range(50_000)]
-    assert [len(branch.nodes) for branch in branches(deep)] == [50_000]
+    for nodes in (deep, deep[::-1]):
+        assert [len(branch.nodes) for branch in branches(nodes)] == [50_000]
+    assert branches(deep, "49999") == branches(deep) == [TreeBranch(list(range(50_000)))]
     broad = [Node("r", ""), *(Node(str(at), "r") for at in range(5_000))]
     assert len(branches(broad)) == 5_000
