@@ -112,8 +112,10 @@ class OpenRecord:
         table = decode_group_table(record.compression, record.stored)
         position = 0
         for digest, form, raw_len, body_len in table.members:
-            self.members[digest] = (form, raw_len, position, position + body_len)
-            position += body_len
+            # one number, also in the next one: records have many
+            stop = position + body_len
+            self.members[digest] = (form, raw_len, position, stop)
+            position = stop
         if position != record.raw_len or position > MAX_BODY_BYTES:
             raise DamageError(f"a group's bodies have {position} bytes where the record says {record.raw_len}")
         if table.dictionary is not None:
