@@ -33,7 +33,7 @@ from store.disk.pack import PackSet
 from store.disk.turn_format import NO_PAYLOAD, RECORD_SIZE
 from store.disk.turn_format import encode as encode_turn
 from store.disk.turn_log import TurnLog
-from store.errors import DamageError, NotFound, StoreFailed, StoreFull
+from store.errors import DamageError, NotFound, StoreFailed, StoreFull, UsageError
 from store.ids import Hash, new_store_id
 from store.index.beside import Aside, remove_database
 from store.index.catalogue import Catalogue
@@ -64,6 +64,9 @@ _INCOMPLETE = "incomplete"
 _LOOKED_THROUGH = 1 << 20
 _GROUP = 10_000
 
+_BEFORE_IT = {paths.LOCK, paths.SETTINGS, paths.FORMATS}
+"""One of these is in a directory in which a store was begun, or that somebody has prepared for one."""
+_OF_DISKS = "lost+found"
 _WRITTEN = ("", paths.TURNS, paths.TURN_LOG, paths.HEAD_LOG, paths.JOURNAL, paths.CHECKPOINT, paths.BLOBS, paths.LOCK)
 
 
@@ -518,6 +521,8 @@ def open_files(
     found = identity.files_id(root)
     if found is None and not create:
         raise NotFound(f"there is no store at {root}: make one with convfs import or convfs mount")
+    if found is None and new_id is None:
+        _check_place(root)
     unwritable = durable.unwritable(root / name for name in _WRITTEN)
     if found is not None and (unwritable is not None or only_read):
         why = f"nothing can be changed in {root}, since {unwritable} cannot be written: change a copy of it"
@@ -551,6 +556,14 @@ def open_files(
             return Files(root, files_id, directory, held, repair=repair, backed=backed)
     except OSError as error:
         raise cannot_open(root, error) from error
+
+
+def _check_place(root: Path) -> None:
+    """Raise UsageError where a new store would be among other files, and hide them from other users."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        there = {name for name in os.listdir(root) if not name.startswith(".")} - {_OF_DISKS}
+        if there and not there & _BEFORE_IT:
+            raise UsageError(f"{root} holds other files: a new store needs a directory of its own")
 
 
 def cannot_open(root: Path, error: OSError) -> StoreFailed:

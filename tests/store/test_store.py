@@ -335,6 +335,27 @@ def test_everything_is_its_owners_alone(store: Store) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+@pytest.mark.of_one_machine
+def test_a_new_store_is_not_made_among_other_files(memory_path: Path) -> None:
+    home = memory_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="home holds other files: a new store needs a directory of its own"):
+        Store.open(home)
+    assert os.listdir(home) == ["notes.txt"]
+    assert home.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.of_one_machine
+@pytest.mark.parametrize("before", ["convfs.toml", "lock", "formats/mine.toml", "lost+found/x", ".snapshots/x"])
+def test_a_new_store_is_made_where_one_was_prepared_or_begun(memory_path: Path, before: str) -> None:
+    file = memory_path / "store" / before
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with Store.open(memory_path / "store") as store:
+        store.contexts.create()
+
+
 def test_warnings_of_settings(memory_path: Path) -> None:
     (memory_path / "store").mkdir()
     (memory_path / "store" / "convfs.toml").write_text("nonsense = 1\n")
