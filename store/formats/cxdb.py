@@ -10,19 +10,19 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-import msgspec
 from msgspec import structs
 
 from store.events.event import Kind, ValuePath
-from store.formats.core.blocks import argument_blocks, document_blocks
-from store.formats.core.composing import Particulars, Template, recorded
-from store.formats.core.editing import JsonLens, Twins
+from store.formats.core.blocks import document_blocks
+from store.formats.core.editing import Twins
 from store.formats.core.format import first_line
 from store.formats.core.json_view import JsonObject, as_list, as_object, as_text, is_object, scalar, value_at
-from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, View, nth, unknown_record
+from store.formats.core.lens import BOOKKEEPING, Before, FieldPlace, Gathered, Header, Shown, nth
 from store.formats.core.msgpack_lens import MsgpackLens, UnknownSaid
 from store.formats.core.msgpack_view import Field, Schema
 from store.formats.core.times import milliseconds
+from store.formats.declared.description import read_views
+from store.formats.declared.lens import DeclaredLens
 
 
 def describe(native: object) -> JsonObject:
@@ -85,75 +85,23 @@ def _schemas() -> dict[str, Schema]:
 
 CONVERSATION_ITEM: Schema = _schemas()["item"]
 
-_ENVELOPE = frozenset(("item_type", "status", "timestamp", "id", "context_metadata"))
 _USUAL_STOPS = frozenset(("end_turn", "stop", "tool_calls", "tool_use"))
 
 
-def _user_input(said: JsonObject, before: Before) -> Shown:
-    into = Gathered(header={"synthetic": True} if said.get("synthetic") is True else {})
-    into.text(as_text(said.get("text")), ("user_input", "text"))
-    if files := as_list(said.get("files")):
-        into.blocks += argument_blocks(files, ("user_input", "files"), "files")
-    return into.shown_if_any(Kind.USER)
-
-
-def _assistant_turn(turn: JsonObject, before: Before) -> Shown:
+def _assistant_turn(turn: JsonObject) -> Shown:
     into, text = Gathered(), as_text(turn.get("text"))
     calls = [(at, call) for at, call in enumerate(as_list(turn.get("tool_calls"))) if is_object(call)]
-    into.text(as_text(turn.get("reasoning")), ("turn", "reasoning"), "reasoning" if text or calls else "")
+    into.text(as_text(turn.get("reasoning")), ("turn", "reasoning"), "thinking" if text or calls else "")
     into.text(text, ("turn", "text"))
     if not into.blocks and not calls:
         return BOOKKEEPING
     for at, call in calls:
         _add_call(call, ("turn", "tool_calls", at), into)
-    _tell(into, turn, ("turn",), agent="agent")
-    _tell(into, as_object(turn.get("metrics")), ("turn", "metrics"), model="model")
-    _tell_stop(into, turn, ("turn",), "finish_reason")
+    metrics = as_object(turn.get("metrics"))
+    into.field("agent", turn.get("agent"), "turn", "agent")
+    into.field("model", metrics.get("model"), "turn", "metrics", "model")
+    into.field("stop_reason", turn.get("finish_reason"), "turn", "finish_reason")
     return into.shown(Kind.ASSISTANT if text else Kind.TOOL_CALL if calls else Kind.REASONING)
-
-
-def _system(said: JsonObject, before: Before) -> Shown:
-    into = Gathered()
-    _tell(into, said, ("system",), level="kind", title="title")
-    into.text(as_text(said.get("content")), ("system", "content"))
-    return into.shown(Kind.SYSTEM) if into.blocks or "title" in into.header else BOOKKEEPING
-
-
-def _handoff(said: JsonObject, before: Before) -> Shown:
-    into = Gathered(header={"record": "handoff"})
-    _tell(into, said, ("handoff",), **{"from": "from_agent", "to": "to_agent", "through": "tool_name"})
-    for key in ("input", "reason"):
-        into.text(as_text(said.get(key)), ("handoff", key), key)
-    return into.shown(Kind.NOTE)
-
-
-def _assistant(said: JsonObject, before: Before) -> Shown:
-    into, text = Gathered(), as_text(said.get("text"))
-    into.text(as_text(said.get("reasoning")), ("assistant", "reasoning"), "reasoning" if text else "")
-    into.text(text, ("assistant", "text"))
-    _tell(into, said, ("assistant",), model="model")
-    _tell_stop(into, said, ("assistant",), "stop_reason")
-    return into.shown_if_any(Kind.ASSISTANT if text else Kind.REASONING)
-
-
-def _tool_call(call: JsonObject, before: Before) -> Shown:
-    into, path = Gathered(), ("tool_call",)
-    label = into.call(call, path, "name", "call_id")
-    _tell(into, call, path, description="description")
-    _add_document(call, path, label, into)
-    return into.shown(Kind.TOOL_CALL)
-
-
-def _tool_result(result: JsonObject, before: Before) -> Shown:
-    into, path = Gathered(), ("tool_result",)
-    into.result(result, path, "call_id")
-    into.failed(result, path, "is_error")
-    if isinstance(code := result.get("exit_code"), int):
-        into.field("exit_code", code, *path, "exit_code")
-    into.text(as_text(result.get("content")), (*path, "content"))
-    _add_output(result, path, ("content",), "output", into)
-    into.tool = before.tool(into.asked)
-    return into.shown(Kind.TOOL_RESULT)
 
 
 def _add_call(call: JsonObject, path: ValuePath, into: Gathered) -> None:
@@ -190,67 +138,31 @@ def _add_output(holder: JsonObject, path: ValuePath, result: ValuePath, name: st
         into.text(as_text(holder.get("streaming_output")), (*path, "streaming_output"), name)
 
 
-def _tell(into: Gathered, holder: JsonObject, path: ValuePath, **fields: str) -> None:
-    """Add fields of the head, each given with the key of its value in ``holder``; one that says nothing is left out."""
-    for name, key in fields.items():
-        if said := scalar(holder.get(key)):
-            into.field(name, said, *path, key)
-
-
-def _tell_stop(into: Gathered, holder: JsonObject, path: ValuePath, key: str) -> None:
-    if holder.get(key) not in _USUAL_STOPS:
-        _tell(into, holder, path, stop_reason=key)
-
-
-def _unknown(item: JsonObject) -> Shown:
-    own = {key: value for key, value in item.items() if value is not None}
-    return unknown_record(own, _ENVELOPE, key="item_type")
-
-
-_VIEWS: dict[str, tuple[str, View]] = {
-    "assistant": ("assistant", _assistant),
-    "assistant_turn": ("turn", _assistant_turn),
-    "handoff": ("handoff", _handoff),
-    "system": ("system", _system),
-    "tool_call": ("tool_call", _tool_call),
-    "tool_result": ("tool_result", _tool_result),
-    "user_input": ("user_input", _user_input),
-}
-"""By ``item_type``: the field that holds the item, and its view."""
-
 _LAST_MS = 1 << 53
-_NEW: dict[Kind, Template] = {
-    Kind.ASSISTANT: {"item_type": "assistant_turn", "turn": {"text": "$text"}},
-    Kind.REASONING: {"item_type": "assistant_turn", "turn": {"reasoning": "$text"}},
-    Kind.SYSTEM: {"item_type": "system", "system": {"kind": "info", "content": "$text"}},
-    Kind.USER: {"item_type": "user_input", "user_input": {"text": "$text"}},
-    Kind.TOOL_CALL: {
-        "item_type": "tool_call",
-        "tool_call": {"call_id": "$id", "name": "$tool", "args": "$arguments_json"},
-    },
-    Kind.TOOL_RESULT: {
-        "item_type": "tool_result",
-        "tool_result": {"call_id": "$id", "content": "$text", "is_error": "$failed"},
-    },
-}
-
-
-class ConversationItemLens(JsonLens):
+class ConversationItemLens(DeclaredLens):
     """A lens for conversation items. Those of unknown kinds are notes that hold them as JSON."""
 
-    writes = tuple(_NEW)
-    time_key = ""
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "CXDB's items have no such type")
 
     def __init__(self, type_name: str) -> None:
+        super().__init__(read_views("cxdb"))
         self.type_name = type_name
 
+    def held(self, record: JsonObject) -> JsonObject:
+        return {key: value for key, value in record.items() if value is not None}
+
     def shown(self, record: JsonObject, before: Before) -> Shown:
-        holder, view = _VIEWS.get(as_text(record.get("item_type")), ("", None))
-        said = record.get(holder)
-        shown = view(said, before) if view and is_object(said) else _unknown(record)
-        header = _envelope(record) | shown.header if shown.kind is not Kind.RECORD else {}
-        return structs.replace(shown, header=header)
+        is_turn = record.get("item_type") == "assistant_turn" and is_object(record.get("turn"))
+        shown = _assistant_turn(as_object(record["turn"])) if is_turn else super().shown(record, before)
+        if shown.kind is Kind.RECORD:
+            return shown
+        header = _envelope(record) | shown.header
+        if header.get("stop_reason") in _USUAL_STOPS:
+            del header["stop_reason"]
+        blocks, result = shown.blocks, as_object(record.get("tool_result"))
+        if result and result.get("streaming_output") == result.get("content"):
+            blocks = tuple(block for block in blocks if block.path != ("tool_result", "streaming_output"))
+        return structs.replace(shown, header=header, blocks=blocks)
 
     def shown_other(self, value: object, before: Before) -> Shown:
         return _NOT_AN_ITEM.shown_other(value, before)
@@ -263,10 +175,6 @@ class ConversationItemLens(JsonLens):
             output = (*path[: -len(ending)], "streaming_output")
             if path[-len(ending) :] == ending and value_at(record, output) == old:
                 yield output, new
-
-    def new(self, kind: Kind, text: str, previous: bytes | None, now_ms: int, more: Particulars) -> bytes:
-        said = recorded(_NEW[kind], kind, text, now_ms, more)
-        return msgspec.json.encode({"status": "complete", "timestamp": now_ms, **said})
 
 
 def _envelope(item: JsonObject) -> Header:

@@ -374,6 +374,9 @@ def _result(said: Result) -> Adder:
     reads = [(at, None if any(str(step).endswith(SEVERAL) for step in at) else reader(at)) for at in contents]
     is_failing, is_keyed = bool(said.failed), said.id == _KEY
 
+    def write_flag(value: Value) -> Value:
+        return value is is_failing if isinstance(value, bool) else value
+
     def add(value: object, path: ValuePath, into: Gathered) -> None:
         call = str(path[-1]) if is_keyed and path else as_text(read_id(value))
         if of := _call_named(call, into):
@@ -391,7 +394,7 @@ def _result(said: Result) -> Adder:
             is_status = isinstance(found, str)
             into.header[failed_key] = as_text(found).lower() in _FAILED if is_status else found is is_failing
             if not is_status:
-                into.places[failed_key] = FieldPlace(path + told, write=lambda said: said is is_failing)
+                into.places[failed_key] = FieldPlace(path + told, write=write_flag)
         if said.tool and (tool := as_text(read_tool(value))):
             into.tool = into.tool or tool
         for at, read in reads:
