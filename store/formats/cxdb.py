@@ -145,8 +145,7 @@ class ConversationItemLens(DeclaredLens):
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "CXDB's items have no such type")
 
     def __init__(self, type_name: str) -> None:
-        super().__init__(read_views("cxdb"))
-        self.type_name = type_name
+        super().__init__(read_views("cxdb"), type_name)
 
     def held(self, record: JsonObject) -> JsonObject:
         return {key: value for key, value in record.items() if value is not None}

@@ -88,8 +88,7 @@ class LlmLogsLens(DeclaredLens):
     }
 
     def __init__(self) -> None:
-        super().__init__(read_views("llm-logs"))
-        self.type_name = "llm-logs.row.v1"
+        super().__init__(read_views("llm-logs"), "llm-logs.row.v1")
 
     def shown(self, record: JsonObject, before: Before) -> Shown:
         shown = with_files(super().shown(record, before), partial(_attached, record))
@@ -540,8 +539,7 @@ class LlmJsonLens(DeclaredLens):
     lacks: ClassVar[Mapping[Kind, str]] = dict.fromkeys(Kind, "a record there is an answer with all that led to it")
 
     def __init__(self) -> None:
-        super().__init__(read_views("llm-json"))
-        self.type_name = "llm-json.response.v1"
+        super().__init__(read_views("llm-json"), "llm-json.response.v1")
 
 
 class LlmJson(DeclaredFormat):

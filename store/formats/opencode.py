@@ -106,8 +106,7 @@ class OpencodeLens(DeclaredLens):
     )
 
     def __init__(self, type_name: str) -> None:
-        super().__init__(read_views("opencode"))
-        self.type_name = type_name
+        super().__init__(read_views("opencode"), type_name)
         self.one_line, self.writes = False, ()  # type: ignore[misc]  # files of their own, which opencode reads no more
         self.times = (*((*self.at, *time) for time in self.times), ("cells", "time_created"))
 

@@ -122,8 +122,7 @@ class OpenHandsLens(DeclaredLens):
     lacks: ClassVar[Mapping[Kind, str]] = {Kind.NOTE: "whatever has no other name is what an agent or a user says"}
 
     def __init__(self) -> None:
-        super().__init__(read_views("openhands"))
-        self.type_name = "openhands.event.v1"
+        super().__init__(read_views("openhands"), "openhands.event.v1")
         self.telling = (b'"model_response"',)
         self._kit = DeclaredLens(read_views("openhands-kit"))
 

@@ -23,11 +23,6 @@ class CodexContent(Gathered):
         for key in keys:
             self.field(key, value.get(key), *self.base, key)
 
-    def add_value(self, content: object, path: ValuePath, name: str) -> None:
-        """Add a part that stands alone."""
-        if isinstance(content, dict):
-            self.add_part(content, path, name)
-
     def image(self, url: str, path: ValuePath, name: str = "") -> bool:
         """Add an image that stands as a ``data:`` URL at ``path``; return whether it is one."""
         held = as_data_url(url)

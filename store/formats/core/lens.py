@@ -173,18 +173,14 @@ class Gathered(Struct, gc=False):
             self.header["stop_reason"] = reason
 
     def add(self, content: object, path: ValuePath, name: str = "") -> None:
-        """Add the content at ``path``, a text or a list of parts; ``name`` names its blocks."""
+        """Add the content at ``path``, a text, a part or a list of parts; ``name`` names its blocks."""
         if isinstance(content, str):
             self.blocks.append(Block("text", content, name=name, path=path))
         elif isinstance(content, list):
             for at, part in enumerate(content):
                 self.add_part(part, (*path, at), name)
         elif content is not None:
-            self.add_value(content, path, name)
-
-    def add_value(self, content: object, path: ValuePath, name: str) -> None:
-        """Add a content that is neither."""
-        self.blocks += argument_blocks(content, path, name or "content")
+            self.add_part(content, path, name)
 
     def add_part(self, part: object, path: ValuePath, name: str = "") -> None:
         """Add one part of a content; a format adds those that it knows in its own way."""
@@ -235,17 +231,15 @@ class Gathered(Struct, gc=False):
         return self.shown(kind) if self.blocks else BOOKKEEPING
 
 
-def unknown_record(
-    record: JsonObject, envelope: Set[str], path: ValuePath = (), name: str = "record", key: str = "type"
-) -> Shown:
+def unknown_record(record: JsonObject, envelope: Set[str], path: ValuePath = ()) -> Shown:
     """View a record of a type that a newer program writes, which stands at ``path``: a note that holds it as JSON.
 
-    The members that every record has, its ``envelope``, are left out; ``key`` holds the type.
+    The members that every record has, its ``envelope``, are left out.
     """
-    what = scalar(record.get(key))
+    what = scalar(record.get("type"))
     own = {key: value for key, value in record.items() if key not in envelope}
     header: Header = {"record": what} if what is not None else {}
-    return Shown(Kind.NOTE, argument_blocks(own, path, name), header=header)
+    return Shown(Kind.NOTE, argument_blocks(own, path, "record"), header=header)
 
 
 _MOST_WIDE = MOST_TEXT // 4

@@ -470,8 +470,8 @@ class DeclaredLens(JsonLens):
     at: ClassVar[ValuePath] = ()
     time_key = ""
 
-    def __init__(self, said: Description) -> None:
-        self.type_name = f"{said.name}.record.v1"
+    def __init__(self, said: Description, type_name: str = "") -> None:
+        self.type_name = type_name or f"{said.name}.record.v1"
         self.one_line = said.container != "document"
         if said.new:
             self.writes = tuple(KINDS[word] for word in said.new)  # type: ignore[misc]  # a lens of its own for each page

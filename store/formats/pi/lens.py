@@ -137,8 +137,8 @@ class PiLens(DeclaredLens):
     }
 
     def __init__(self) -> None:
-        super().__init__(read_views("pi"))
-        self.type_name, self.telling = "pi.entry.v1", (b'"usage"',)
+        super().__init__(read_views("pi"), "pi.entry.v1")
+        self.telling = (b'"usage"',)
 
     @staticmethod
     def parsed(payload: bytes) -> Decoded | None:
