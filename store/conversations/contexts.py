@@ -34,6 +34,8 @@ from store.events.event import DELETED, Replacement, named
 from store.ids import HASH_SIZE, Hash, hash_bytes, now_ms, patch_of, tip_of, turn_of, type_tag
 from store.index.notes import Notes
 
+# looked up once, for every append
+_PLAIN = Form.PLAIN
 _LONGEST_TYPE = 1024
 _LONGEST_KEY = 1024
 _LOOKED_THROUGH = 1000
@@ -278,7 +280,7 @@ class Contexts:
             return None
         digest = digest or hash_bytes(payload)
         turn = self.new_turn(digest, item.type_name, item.encoding, item.type_version, item.created_ms)
-        request = Request(context_id, 0, (turn,), [JournalBlob(digest, Form.PLAIN, size, payload)])
+        request = Request(context_id, 0, (turn,), [JournalBlob(digest, _PLAIN, size, payload)])
         if idempotency_key:
             request.key = _key(idempotency_key)
         if turn.type_tag in writer.types and expected_head is None and fs_root is None:
@@ -346,7 +348,7 @@ class Contexts:
             if len(payload) > LARGEST_VIEWED:
                 raise TooLarge(f"a payload of {len(payload)} bytes is too large: {LARGEST_VIEWED} at most")
             digest = hash_bytes(payload)
-            blobs[digest] = JournalBlob(digest, Form.PLAIN, len(payload), payload)
+            blobs[digest] = JournalBlob(digest, _PLAIN, len(payload), payload)
         if sum(blob.raw_len for blob in blobs.values()) <= self._writer.journalled_bytes:
             self._intake.note_earlier(earlier)
             return list(blobs.values())

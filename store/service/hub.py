@@ -593,9 +593,11 @@ class Hub:
         except Exception:
             _LOG.exception("a connection ended in an unexpected error")
             connection.lost()
+        if link.settled:
+            return
         if connection.state is State.CLOSED:
             self._close(link)
-        elif not link.settled:
+        else:
             link.settle()
 
     def _close(self, link: Link) -> None:

@@ -81,7 +81,9 @@ class Event(Enum):
     LOST = auto()
 
 
-_ACCEPTING = (State.OPEN, State.GREETING)
+# a member is looked up in its enum for longer than a method is called
+_GREETING, _OPEN, _DRAINING, _CLOSED = State.GREETING, State.OPEN, State.DRAINING, State.CLOSED
+_ACCEPTING = (_OPEN, _GREETING)
 
 TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.GREETING: {
@@ -123,7 +125,7 @@ class Connection:
 
     def __init__(self, session: int, ours: Container[int], token: str = "", directory: str = "") -> None:
         self.session = session
-        self.state = State.GREETING if token else State.OPEN
+        self.state = _GREETING if token else _OPEN
         self.in_flight = 0
         """The number of requests handed out and not answered."""
         self.waiting = 0
@@ -180,7 +182,7 @@ class Connection:
         except BadFrame as error:
             self._put(frames.error_frame(error.req_id, frames.TOO_LARGE, str(error)))
             self._move(Event.BROKEN)
-        if self.state is State.DRAINING:
+        if self.state is _DRAINING:
             self._settle()
         return found
 
@@ -199,7 +201,7 @@ class Connection:
             self.fail(req_id, frames.TOO_LARGE, f"an answer of {size} bytes fits no frame: ask for less")
             return
         self.in_flight -= 1
-        if self.state is State.CLOSED:
+        if self.state is _CLOSED:
             return
         head = _pack_header(size, number, 0, req_id)
         if isinstance(payload, bytes):
@@ -211,13 +213,13 @@ class Connection:
 
     def item(self, req_id: int, number: int, payload: bytes) -> None:
         """Send an item of an answer that goes on."""
-        if self.state is not State.CLOSED:
+        if self.state is not _CLOSED:
             self._put(Frame(number, req_id, payload, frames.MORE))
 
     def fail(self, req_id: int, code: int, text: str) -> None:
         """Answer a request by an ERROR frame."""
         self.in_flight -= 1
-        if self.state is not State.CLOSED:
+        if self.state is not _CLOSED:
             self._put(frames.error_frame(req_id, code, text))
             self._settle()
 
@@ -230,7 +232,7 @@ class Connection:
         self.waiting -= size
         if not self.waiting:
             self._out.clear()
-            if self.state is State.DRAINING:
+            if self.state is _DRAINING:
                 self._settle()
             return
         while size:
@@ -252,7 +254,7 @@ class Connection:
         self.state = TRANSITIONS[self.state][event]
 
     def _settle(self) -> None:
-        if self.state is State.DRAINING and not self.in_flight and not self.waiting:
+        if self.state is _DRAINING and not self.in_flight and not self.waiting:
             self._move(Event.DONE)
 
     def _put(self, frame: Frame) -> None:
@@ -264,7 +266,7 @@ class Connection:
         self, msg_type: int, flags: int, req_id: int, data: bytes | bytearray, start: int, end: int
     ) -> Request | None:
         """Return an append as :meth:`_request` does, without a frame in between; None where it must do it."""
-        if self.state is not State.OPEN or type(data) is not bytes:
+        if self.state is not _OPEN or type(data) is not bytes:
             return None
         try:
             message, stop = AppendTurn.read(data, start, flags)
@@ -277,7 +279,7 @@ class Connection:
         if frame.msg_type == Hello.number:
             self._hello(frame)
             return None
-        if self.state is State.GREETING:
+        if self.state is _GREETING:
             self._refuse(frame)
             return None
         # Event.REQUEST, which leaves it as it is, need not be looked up for each
