@@ -2,11 +2,13 @@
 
 import _sqlite3
 import ctypes
+import gc
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,6 +66,20 @@ def test_threads_that_have_ended_leave_no_connection_open(tmp_path: Path) -> Non
         thread.start()
         thread.join()
     assert len(os.listdir("/proc/self/fd")) <= before + 3
+    database.close()
+
+
+def test_questions_leave_nothing_behind(tmp_path: Path) -> None:
+    def references() -> int:
+        return sum(isinstance(one, weakref.ref) for one in gc.get_objects())
+
+    database = Database(tmp_path / "db")
+    database.state("schema")
+    gc.collect()
+    before = references()
+    for _ in range(150):
+        database.state("schema")
+    assert references() - before < 50
     database.close()
 
 

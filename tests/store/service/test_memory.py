@@ -164,6 +164,28 @@ def test_a_store_at_rest_remembers_little(memory_path: Path) -> None:
         assert 4 * grown(read_and_rest) < grown(read)
 
 
+def test_a_store_at_rest_has_forgotten_the_words_that_it_filed(memory_path: Path) -> None:
+    root = memory_path / "store"
+    filled(root, 1, 1, "")
+    with Store.open(root, renderer=FileRenderer()) as store:
+        rounds = iter(range(9))
+
+        def file() -> None:
+            first = 5000 * next(rounds)
+            text = " ".join(f"wörter{first + number}" for number in range(5000))
+            store.contexts.append_many(1, [Append(user(text, first + 2).encode(), TYPE)])
+            store.checkpointer.flush()
+            while store.search.step():
+                pass
+
+        def file_and_rest() -> None:
+            file()
+            store.rest()
+
+        file_and_rest()
+        assert 2 * grown(file_and_rest) < grown(file)
+
+
 def test_a_store_at_rest_has_forgotten_what_it_looked_up_to_write(memory_path: Path) -> None:
     root = memory_path / "store"
     filled(root, 1, 1, "")
