@@ -26,6 +26,8 @@ _END_OF_OBJECT, _END_OF_LIST = b"}]"
 _BLANK = b" \t\r\n"
 _LARGE = 16 * 1024
 """An object of more bytes is read by a parser, which is faster by far."""
+_MOST_MEMBERS = 200_000
+"""The values of more commas are not held by a parser as values each: that takes a hundred bytes or more for one."""
 _next_key = re.compile(rb"[{,]\s*+(" + LITERAL + rb")\s*+:\s*+|[{\s]*+\}", re.DOTALL).match
 _separator = re.compile(rb"\s*+,?\s*+")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -60,11 +62,15 @@ def locate(payload: bytes, path: ValuePath) -> tuple[int, int]:
 
 
 def _value_of(payload: bytes, start: int, end: int, key: str) -> tuple[int, int] | None:
-    if end - start > _LARGE:
+    if end - start > _LARGE and payload.count(b",", start, end) < _MOST_MEMBERS:
         with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if (spans := member_spans(memoryview(payload)[start:end])) is not None:
                 return (start + spans[key][0], start + spans[key][1]) if key in spans else None
-    return {member.key: (member.value, member.end) for member in members(payload, start)}.get(key)
+    # the last one of that key
+    found: tuple[int, int] | None = None
+    for member in members(payload, start):
+        found = (member.value, member.end) if member.key == key else found
+    return found
 
 
 def member_spans(text: bytes | memoryview) -> dict[str, tuple[int, int]] | None:

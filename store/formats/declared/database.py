@@ -6,6 +6,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from store.errors import UsageError
+from store.errors import DamageError, UsageError
 from store.events.event import ValuePath
 from store.formats.core import documents, sqlite
 from store.formats.core.editing import Lens
@@ -385,13 +386,15 @@ class Sessions(Struct):
             document = _document_in(held)
             if said.listed:
                 found[said.listed] = self._listed_in(document or b"")
-            if document is not None:
-                for where, unit in units(document, said.each):
+            is_read = False
+            with suppress(DamageError):
+                for where, unit in units(document, said.each) if document is not None else ():
                     for line in self.inside(found, columns, where, unit, begun):
                         begun += line.begins is not None
                         yield line
-                document = unit = b""
-            elif held is not None and (not said.messages or isinstance(held, LargeCell)):
+                is_read = document is not None
+            document = unit = b""
+            if not is_read and held is not None and (not said.messages or isinstance(held, LargeCell)):
                 # one that cannot be read, or is too large, is shown as it is
                 begun += 1
                 about = {} if said.document in found else {"left_out": "its messages, which are too many or too long"}

@@ -6,12 +6,12 @@ What is left of the document is its frame: the list or the object that held the 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import msgspec
 from msgspec import Struct
 
-from store.errors import UsageError
+from store.errors import DamageError, UsageError
 from store.events.event import ValuePath
 from store.formats.core import sqlite
 from store.formats.core.json_spans import elements, locate, members
@@ -19,6 +19,8 @@ from store.formats.core.json_view import as_list, as_text, decode, is_json, is_j
 from store.formats.core.splices import is_spaced, put, spell
 from store.formats.declared.description import Database
 
+MOST_ITEMS = 200_000
+"""The most messages that one document may have, and other values: each takes up to a kilobyte of memory."""
 _OBJECT, _LIST = b"{["
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -67,7 +69,11 @@ def whole_on_one_line(held: bytes) -> bytes | None:
 
 
 def units(document: bytes, each: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the sessions of a document with their places: all of it, or the elements of a list in it."""
+    """Yield the sessions of a document with their places: all of it, or the elements of a list in it.
+
+    Raises DamageError for more than could be held, as :func:`cut` does.
+    """
+    _check_few(document, 0, len(document))
     if not each:
         yield "", document
         return
@@ -82,7 +88,7 @@ def cut(unit: bytes, said: Database) -> tuple[bytes, list[Item]]:
             start, end = locate(unit, place(spelled[:-2]))
         except UsageError:
             continue
-        if not (found := _items(memoryview(unit)[start:end])):
+        if not (found := _items(unit, start, end)):
             continue
         frame = unit[:start] + (b"{}" if unit[start] == _OBJECT else b"[]") + unit[end:]
         found = [side for item in found for side in _sides(item, said.sides)]
@@ -187,7 +193,7 @@ def _elements(document: bytes, path: ValuePath) -> tuple[int, int, list[bytes]]:
     """Return where a list in a document begins and ends, and its elements; none where there is no list."""
     try:
         start, end = locate(document, path)
-        found = _items(memoryview(document)[start:end]) if document[start] != _OBJECT else []
+        found = _items(document, start, end) if document[start] != _OBJECT else []
         return start, end, [item.json for item in found]
     except UsageError:
         return 0, 0, []
@@ -201,9 +207,13 @@ def _holds(document: bytes, path: ValuePath) -> bool:
     return document[start:end] in (b"[]", b"{}")
 
 
-def _items(held: memoryview) -> list[Item]:
-    """Return the members of an object, or the elements of a list."""
-    first = held[0]
+def _items(document: bytes, start: int, end: int) -> list[Item]:
+    """Return the members of the object, or the elements of the list, that stands at a place of a document.
+
+    Raises DamageError for more than could be held.
+    """
+    _check_few(document, start, end)
+    first, held = document[start], memoryview(document)[start:end]
     try:
         if first == _OBJECT:
             return [Item(bytes(raw), at, key) for at, (key, raw) in enumerate(_members(held).items())]
@@ -214,6 +224,16 @@ def _items(held: memoryview) -> list[Item]:
         if first == _OBJECT:
             return [Item(text[one.value : one.end], at, one.key) for at, one in enumerate(members(text, 0))]
         return [Item(text[start:end], at) for at, (start, end) in enumerate(elements(text, 0))]
+
+
+def _check_few(document: bytes, start: int, end: int) -> None:
+    """Check that an object or a list has no more values than can be held. Raises DamageError."""
+    # most commas stand in texts
+    if document.count(b",", start, end) < MOST_ITEMS or document[start] not in (_OBJECT, _LIST):
+        return
+    each = members(document, start) if document[start] == _OBJECT else elements(document, start)
+    if next(islice(each, MOST_ITEMS, None), None) is not None:
+        raise DamageError(f"it has more than {MOST_ITEMS} values in a list or an object, which is too many")
 
 
 def _without_copies(frame: bytes, path: ValuePath, items: Sequence[Item]) -> bytes:

@@ -314,6 +314,23 @@ def test_a_document_that_is_too_large_costs_no_other(home: Path) -> None:
     assert done.stdout.startswith("Conversations: 2 imported, 0 grown, 0 unchanged (3 records")
 
 
+@pytest.mark.parametrize(
+    "document",
+    ['{"messages":[' + "1," * 40_000_000 + "1]}", '{"messages":[1]' + ',"":1' * 12_500_000 + "}"],
+    ids=["messages", "members"],
+)
+def test_a_document_of_very_many_values_costs_no_other(home: Path, document: str) -> None:
+    path = home / "threads.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE threads (id TEXT PRIMARY KEY, summary TEXT, data_type TEXT, data TEXT)")
+        for key, data in (("a", document), ("b", '{"messages":[{"User":{"content":[{"Text":"Hi"}]}}]}')):
+            database.execute("INSERT INTO threads VALUES (?, ?, 'json', ?)", [key, key, data])
+        database.commit()
+    done = run(home, "import", path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Conversations: 2 imported")
+
+
 def test_a_very_large_message_in_a_row(home: Path) -> None:
     path = home / "webui.db"
     rows = [("c-a", "c", "user", None, '"Hi"'), ("c-b", "c", "assistant", "a", json.dumps("some text " * 8 * MEGABYTE))]
