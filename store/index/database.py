@@ -24,6 +24,7 @@ import threading
 import time
 import weakref
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -262,6 +263,9 @@ _LEAST_PAGES = 64
 _PATIENCE_SECONDS = 1.0
 """The time after a failed write, or a count of held changes, in which no write is tried again."""
 
+_WAY_SECONDS = 0.1
+_WAKING_SECONDS = 0.0001
+
 _DISTRUSTED = "changing"
 """Noted instead of a boot: that of no machine."""
 
@@ -398,6 +402,8 @@ class Database:
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         self._cursors_lock = threading.Lock()
         self._lock = threading.RLock()
+        self._wanting: deque[None] = deque()
+        """As many as there are threads that wait for the writer."""
         self._closed = False
         self.renewed = False
         """True if it is closed, and another begun in its place."""
@@ -602,27 +608,44 @@ class Database:
         the same is done once more (:func:`held_if_full`), it is held. With ``hold`` unset, nothing is: StoreFull for as
         long as there is no room, for changes that nobody may rely on before a kill can no longer undo them.
         """
-        with self._lock:
-            self.check()
-            if self._writing:
-                yield self._writer
-                return
-            self._writing = True
-            try:
-                self._begin(hold=hold)
-                yield self._writer
-                if self.held:
-                    self._writer.execute("RELEASE change")
-                    self._write_held()
-                else:
-                    self._writer.execute("COMMIT")
-            except BaseException as error:
-                self._roll_back()
-                if isinstance(error, _FAULTS):
-                    raise self._error(error) from error
-                raise
-            finally:
-                self._writing = False
+        self._wanting.append(None)
+        waits = True
+        try:
+            with self._lock:
+                self._wanting.pop()
+                waits = False
+                self.check()
+                if self._writing:
+                    yield self._writer
+                    return
+                self._writing = True
+                try:
+                    self._begin(hold=hold)
+                    yield self._writer
+                    if self.held:
+                        self._writer.execute("RELEASE change")
+                        self._write_held()
+                    else:
+                        self._writer.execute("COMMIT")
+                except BaseException as error:
+                    self._roll_back()
+                    if isinstance(error, _FAULTS):
+                        raise self._error(error) from error
+                    raise
+                finally:
+                    self._writing = False
+        finally:
+            if waits:
+                self._wanting.pop()
+
+    def give_way(self) -> None:
+        """Have those go first that wait for the writer, but not for long. For who is about to change more.
+
+        To begin anew at once would be to go first: they have not woken up by then.
+        """
+        until = time.monotonic() + _WAY_SECONDS
+        while self._wanting and time.monotonic() < until:
+            time.sleep(_WAKING_SECONDS)
 
     def _begin(self, *, hold: bool) -> None:
         """Begin a change: within the held transaction, if there is one or little room."""

@@ -184,6 +184,7 @@ class Index:
             for rows in fresh.parts():
                 with self.db.writing(hold=False) as sql:
                     self._add(sql, rows, {})
+                self.db.give_way()
             with self.db.writing(hold=False) as sql:
                 self._add(sql, [], fresh.packs, fresh.sketches)
             # now that all can see them in the table
@@ -265,6 +266,7 @@ class Index:
         while some := list(islice(rows, _ROWS_AT_ONCE)):
             with self._filing, self.db.writing(hold=False) as sql:
                 self._add(sql, some, {})
+            self.db.give_way()
         with self._filing, self.db.writing(hold=False) as sql:
             self._add(sql, [], packs)
             sql.executemany("DELETE FROM packs WHERE number = ?", [(number,) for number in replaced])
@@ -284,6 +286,7 @@ class Index:
                 )
             if row is None:
                 break
+            self.db.give_way()
             # also where very many rows have the same key
             after = max(up_to, after + 1)
         with self.db.writing(hold=False) as sql:

@@ -130,9 +130,11 @@ class Views:
         while len(held) > _FILED_AT_ONCE:
             self._file((), held[:_FILED_AT_ONCE], (), ())
             del held[:_FILED_AT_ONCE]
+            self._db.give_way()
         while len(sure) > _FILED_AT_ONCE:
             self._file(_as_filed(sure[:_FILED_AT_ONCE]), (), (), ())
             del sure[:_FILED_AT_ONCE]
+            self._db.give_way()
         self._file(_as_filed(sure), held, list(moves), sums)
 
     @held_if_full

@@ -1,17 +1,21 @@
 """Those that file very much in the index let others come in between."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from store.events.conversation import EventRow, ResourceRow
 from store.events.event import Kind
 from store.ids import hash_bytes
+from store.index import database
 from store.index.index import Index, Places
 from store.index.views import Measure, Views
+from tests.waiting import PATIENCE, until
 
 MOST = 2048
 
@@ -71,3 +75,34 @@ def test_places_of_many_blobs(index: Index) -> None:
         index.forget_packs([7])
     assert len(counts) > 10_000 / MOST
     assert index.locate(hashes) == {}
+
+
+def test_whoever_waits_goes_first(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    asked = threading.Event()
+    add = Index._add
+
+    def noting(self: Index, *what: Any) -> None:  # noqa: ANN401 - as the other takes
+        add(self, *what)
+        order.append("places")
+        if len(order) == 1:
+            asked.set()
+            # within the first of its turns
+            until(lambda: bool(index.db._wanting))
+
+    def change() -> None:
+        assert asked.wait(PATIENCE)
+        with index.db.writing():
+            order.append("another")
+
+    monkeypatch.setattr(Index, "_add", noting)
+    # however busy the machine is
+    monkeypatch.setattr(database, "_WAY_SECONDS", PATIENCE)
+    other = threading.Thread(target=change)
+    other.start()
+    places = Places((hash_bytes(b"%d" % number), (7, 100, number)) for number in range(10_000))
+    index.replace_packs(places, {7: 1000}, [])
+    other.join()
+    assert order[:3] == ["places", "another", "places"]
+    assert len(order) == 7
+    assert not index.db._wanting
