@@ -646,8 +646,10 @@ class DeclaredExport(DeclaredDatabase):
         column = kind.said.document
         begun = 0
         whole = decode(document, MOST_OF_ALL)
+        if whole is None:
+            raise DamageError("it has too many values, or is nested too deeply, to be read: export fewer chats at once")
         # without the document, which may be large
-        sessions = [(where, {**row, column: None}) for where, row in _sessions(whole.value if whole else None, column)]
+        sessions = [(where, {**row, column: None}) for where, row in _sessions(whole.value, column)]
         del whole
         for where, row in sessions:
             unit = document[slice(*locate(document, where))]

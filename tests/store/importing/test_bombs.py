@@ -358,6 +358,16 @@ def test_a_very_large_message_in_an_export(home: Path) -> None:
     assert done.stdout.startswith("Conversations: 1 imported, 0 grown, 0 unchanged (3 records")
 
 
+def test_an_export_of_too_many_values(home: Path) -> None:
+    chat = {"id": "c", "user_id": "u", "title": "T", "chat": {"history": {"messages": MESSAGES, "currentId": "b"}}}
+    path = home / "chat-export.json"
+    path.write_text(json.dumps([chat | {"tags": [0] * 1_100_000}]))
+    done = run(home, "import", path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "too many values" in line
+
+
 def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
