@@ -83,7 +83,7 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
     """
     from fusefs.cli.conversations import located
     from store.exporting.event_json import encoded
-    from store.service import transfers
+    from store.service import exporting
 
     directory = os.fsencode(os.path.abspath(output))
     done: list[dict[str, object]] = []
@@ -91,7 +91,7 @@ def export(store: Path | None, conversations: tuple[str, ...], format_name: str,
         with located(store, name) as (backend, conversation):
             found = _into_native(backend, conversation, Path(os.fsdecode(directory)), format_name)
             if found is None:
-                asked = transfers.export_as(conversation.id, directory, format_name)
+                asked = exporting.export_as(conversation.id, directory, format_name)
                 label = name_column(conversation.name)
                 with progress(label, "Spinner Text FileSize", lambda told: {"completed": told.bytes}) as show:
                     exported = backend.call(asked, show)
@@ -116,17 +116,17 @@ def _into_native(
     import tempfile
 
     from fusefs.cli.into_mount import is_native, leads_into_native, put
-    from store.service import transfers
+    from store.service import exporting
 
     home = Path(os.path.realpath(directory))
     if not leads_into_native(home):
         return None
     with tempfile.TemporaryDirectory(prefix="convfs-export-") as folder:
-        asked = transfers.stage_export(conversation.id, os.fsencode(folder), os.fsencode(home), format_name)
+        asked = exporting.stage_export(conversation.id, os.fsencode(folder), os.fsencode(home), format_name)
         staged = backend.call(asked)
         files = {Path(os.fsdecode(file.path)): file.before for file in staged.files}
         if not any(is_native(home / name) for name in files):
             return None
         put(Path(folder), home, files)
-        backend.call(transfers.note_staged(conversation.id, os.fsencode(home), format_name, staged.files))
+        backend.call(exporting.note_staged(conversation.id, os.fsencode(home), format_name, staged.files))
     return [os.fspath(directory / name) for name in files], staged.lost

@@ -66,7 +66,7 @@ def import_(
         format_name = "text-log"
     from fusefs.cli.backend import on_trial, reach, store_root
     from store.commit import interrupts
-    from store.service.transfers import import_sessions
+    from store.service.importing import import_sessions
 
     chosen = _named(paths) if paths else _own_sessions(store_root(store), demo)
     if not chosen:

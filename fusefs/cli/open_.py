@@ -50,7 +50,7 @@ def _page(store: Path | None, conversation: str) -> Path:
 
     from fusefs.cli.conversations import located
     from fusefs.tree.paths import HTML, PAGE
-    from store.service import operations, transfers
+    from store.service import exporting, operations
 
     with located(store, conversation) as (backend, found):
         if mountpoint := backend.call(operations.status()).mountpoint:
@@ -59,4 +59,4 @@ def _page(store: Path | None, conversation: str) -> Path:
             if path.is_file():
                 return path
         folder = os.fsencode(tempfile.mkdtemp(prefix="convfs-"))
-        return Path(os.fsdecode(backend.call(transfers.export_as(found.id, folder, "html")).files[0]))
+        return Path(os.fsdecode(backend.call(exporting.export_as(found.id, folder, "html")).files[0]))

@@ -52,13 +52,13 @@ def resume(store: Path | None, conversation: str, tool: str | None, only_print: 
     from store import paths
     from store.exporting.resume import resuming_of
     from store.formats.registry import learn
-    from store.service import transfers
+    from store.service import exporting
 
     # the store tells of pages that cannot be used
     learn(store_root(store) / paths.FORMATS)
     at = _AT.fullmatch(conversation)
     with located(store, at[1] if at else conversation) as (backend, found):
-        plan = backend.call(transfers.plan_resume(found.id, tool or "", int(at[2]) if at else 0))
+        plan = backend.call(exporting.plan_resume(found.id, tool or "", int(at[2]) if at else 0))
         directory = plan.directory or os.getcwd()
         if not os.path.isdir(directory):
             raise click.ClickException(f"{directory}, where the conversation was held, is gone: make it again first")
@@ -123,7 +123,8 @@ class _Session:
     @contextmanager
     def _adopting(self, session: str, path: Path, copy: int) -> Iterator[None]:
         """Have a fork be the session that is written in the block, so that what the tool adds there comes into it."""
-        from store.service import calls, transfers
+        from store.service import calls
+        from store.service.importing import import_sessions
 
         if self._plan.source or copy or convfs_above(Path(os.path.realpath(path))) is not None:
             yield
@@ -131,10 +132,10 @@ class _Session:
         # before the file is there: it may be imported as soon as it is
         self._backend.call(calls.set_metadata(self._found.id, {"source": str(path), "session": session}))
         yield
-        self._backend.call(transfers.import_sessions((os.fsencode(path),)))
+        self._backend.call(import_sessions((os.fsencode(path),)))
 
     def _staged(self, folder: Path, copy: int, directory: str) -> "Staged":
-        from store.service import transfers
+        from store.service import exporting
 
-        asked = transfers.stage_resume(self._found.id, os.fsencode(folder), self._plan.tool, self._at, copy, directory)
+        asked = exporting.stage_resume(self._found.id, os.fsencode(folder), self._plan.tool, self._at, copy, directory)
         return self._backend.call(asked)

@@ -47,7 +47,7 @@ def share(
     """  # noqa: D301  (click takes the character for a mark)
     from fusefs.cli.conversations import located
     from store.errors import Conflict
-    from store.service import transfers
+    from store.service import exporting
 
     if output is None and not dry_run:
         raise click.UsageError("which file? Name it with -o FILE.html or -o FILE.md")
@@ -59,7 +59,7 @@ def share(
     name, first, last = _range(conversation)
     pieces: list[bytes] = []
     with located(store, name) as (backend, found):
-        asked = transfers.share(
+        asked = exporting.share(
             found.id, form, first, last, tuple(map(_pair, replaced)), not keep_paths, str(Path.home()), not no_images
         )
         shared = backend.call(asked, pieces.append)

@@ -199,7 +199,7 @@ def show(store: Path | None, conversation: str, as_json: bool, files: bool, form
         raise click.UsageError("--json and --files are two different things to print")
     with located(store, conversation) as (backend, found):
         if files:
-            from store.service.transfers import exported_names
+            from store.service.exporting import exported_names
 
             for name in backend.call(exported_names(found.id, format_name or "jp")):
                 echo(os.fsdecode(name))

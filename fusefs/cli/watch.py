@@ -109,7 +109,7 @@ class _Homes:
 def _take(root: Path, paths: Sequence[Path]) -> ImportReport:
     """Import through the process that holds the store, or hold it for a moment."""
     from fusefs.cli.backend import reach
-    from store.service.transfers import import_sessions
+    from store.service.importing import import_sessions
 
     with reach(root, create=True) as backend:
         return backend.call(import_sessions(tuple(map(os.fsencode, paths)), watched=True))

@@ -10,10 +10,16 @@ from store.service.exchange import EXCHANGE
 from store.service.operations import OPERATIONS
 
 
-def _transfers() -> Table:
-    from store.service.transfers import TRANSFERS
+def _importing() -> Table:
+    from store.service.importing import IMPORTING
 
-    return TRANSFERS
+    return IMPORTING
+
+
+def _exporting() -> Table:
+    from store.service.exporting import EXPORTING
+
+    return EXPORTING
 
 
 def _upkeep() -> Table:
@@ -29,7 +35,8 @@ def _redacting() -> Table:
 
 
 _LATE = {
-    _transfers: (260, 261, 267, 268, 306, 307, 310, 311, 490),
+    _importing: (260,),
+    _exporting: (261, 267, 268, 306, 307, 310, 311, 490),
     _upkeep: (400, 401, 410, 460, 470, 471),
     _redacting: (450, 451),
 }

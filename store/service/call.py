@@ -30,9 +30,11 @@ from typing import (
 import msgspec
 from msgspec import Struct, json, structs
 
+from store.errors import UsageError
 from store.service.wire import Buffer
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import FunctionType
 
     from store.store import Store
@@ -74,6 +76,12 @@ class Holder(Struct, frozen=True):
     def call(self, invocation: Invocation[Item, T], on_item: Emit[Item] | None = None) -> T:
         """Run a call in this process and return its result; each item goes to ``on_item``."""
         return invocation.call.here(self, invocation.params, on_item)
+
+    def keep_out(self, paths: Iterable[Path]) -> None:
+        """Raise UsageError for paths in the mount of this process, which would wait for itself, perhaps for ever."""
+        for path in paths:
+            if self.mountpoint and path.is_relative_to(self.mountpoint):
+                raise UsageError(f"{path} lies in the mount of this very store: name a place outside {self.mountpoint}")
 
 
 class Form(Struct, Generic[T], frozen=True):

@@ -15,7 +15,6 @@ from store.conversations.names import free_name, project_name, slug
 from store.conversations.viewer import LARGEST_VIEWED
 from store.errors import Conflict, told
 from store.events.event import Event, Kind
-from store.formats import cxdb
 from store.formats.core.format import first_line
 from store.index.catalogue import ContextEntry
 from store.store import Store
@@ -86,6 +85,9 @@ class Names:
 
     def _described(self, entry: ContextEntry) -> dict[str, object]:
         """Return the metadata that the first turns of a context give it, except members that it has."""
+        # with a page to parse: most services are never asked
+        from store.formats import cxdb
+
         store, found = self._store, dict[str, object]()
         for turn in store.contexts.range_by_depth(entry.id, 0, _FIRST_TURNS):
             if store.blobs.size(turn.payload_hash) > LARGEST_VIEWED:

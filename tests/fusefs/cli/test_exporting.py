@@ -7,7 +7,7 @@ from pathlib import Path
 from fusefs.cli import export
 from store.exporting.export import forms
 from store.service.client import Client
-from store.service.transfers import ExportProgress, export_as
+from store.service.exporting import ExportProgress, export_as
 from tests.fusefs.cli.user import User, serving
 
 

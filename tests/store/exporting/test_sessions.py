@@ -118,7 +118,7 @@ def test_claude_code_becomes_oh_my_pi_and_comes_back(store: Store, tmp_path: Pat
     first = path.read_bytes().split(b"\n")[0]
     assert (len(first), json.loads(first)["title"]) == (255, conversation.title)
     assert small["data"].encode() in path.read_bytes()
-    assert export(store, conversation, tmp_path / "other", "oh-my-pi").files[0].name == path.name
+    assert export(store, conversation, tmp_path / "again", "oh-my-pi").files[0].name == path.name
     with brought_back(tmp_path, path) as (other, again):
         assert (again.format, again.project, again.title) == ("pi", "shop", conversation.title)
         told = [text for _kind, _tool, texts in said(other, again) for text in texts]
