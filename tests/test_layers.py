@@ -57,7 +57,7 @@ LAYERS = (
 ALLOWED = {
     "blake3": ("store", "fusefs.text"),
     "msgspec": ("store", "fusefs"),
-    "isal": ("store.disk",),
+    "isal": ("store.disk", "store.index"),
     "rfc8785": ("store.conversations.canonical",),
     "msgpack": ("store.conversations.canonical",),
     "cbor2": ("store.conversations.canonical",),

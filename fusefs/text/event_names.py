@@ -25,7 +25,8 @@ def shown_tool(tool: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _event_words(kind: Kind, tool: str) -> str:
+def event_words(kind: Kind, tool: str) -> str:
+    """Return what stands behind the number in the name of an event's file."""
     if tool and kind in (Kind.TOOL_CALL, Kind.TOOL_RESULT):
         return f"{kind.word}-{shown_tool(tool)}.md"
     return f"{kind.word}.md"
@@ -33,12 +34,12 @@ def _event_words(kind: Kind, tool: str) -> str:
 
 def event_name(row: EventRow, records: int = 0) -> str:
     """Return the name of an event's file, ``00007-result-fs_read_file.md``, in a conversation of ``records``."""
-    return numbered_name(row, number_width(records))
+    return name_format(records) % (row.number, event_words(row.kind, row.tool))
 
 
-def numbered_name(row: EventRow, width: int) -> str:
-    """Return the name of an event's file, whose number has so many digits at least."""
-    return f"{row.number:0{width}}-{_event_words(row.kind, row.tool)}"
+def name_format(records: int) -> str:
+    """Return what names are made with, of a number and its words, in a conversation of ``records``."""
+    return f"%0{number_width(records)}d-%s"
 
 
 def parse_event_name(name: str) -> int | None:

@@ -562,7 +562,7 @@ class Tree:
         view = self._views.get(view_id)
         if view is None or not view.holds:
             before = view
-            view = self._views[view_id] = self._load(view_id, before)
+            view = self._views[view_id] = self._load(view_id)
             self._viewed_records += view.records - (before.records if before else 0)
             self._views.move_to_end(view_id)
             while len(self._views) > 1 and (len(self._views) > _VIEWS_KEPT or self._viewed_records > self._most_viewed):
@@ -674,7 +674,7 @@ class Tree:
         self.renew(view_id)
         return self._shown.pop(view_id, [])
 
-    def _load(self, view_id: int, before: View | None) -> View:
+    def _load(self, view_id: int) -> View:
         context_id: int = view_id
         version: Version | None = None
         if view_id >= FIRST_HANDED_OUT_VIEW:
@@ -696,7 +696,7 @@ class Tree:
         before_it = self._shown.setdefault(view_id, [])
         if shown not in before_it:
             before_it.append(shown)
-        return View(self.store, view_id, entry, before=before, read=self._rows, sums=self._with_its_sums)
+        return View(self.store, view_id, entry, read=self._rows, sums=self._with_its_sums)
 
     # -- what all conversations have in common ---------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from operator import attrgetter
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
@@ -19,7 +18,7 @@ from fusefs.text import event_names, events_json, resource_names, transcript
 from fusefs.text.metadata import metadata_text
 from fusefs.tree.node import FILE, FIRST_POSITION, LONG, SHORT, Attributes, DirEntry
 from store.conversations import branch
-from store.conversations.records import NO_ROWS, Block, Part, Rows
+from store.conversations.records import NO_ROWS, Part, Rows
 from store.errors import Away, ConvfsError, DamageError, NotFound
 from store.events.conversation import Conversation, EventRow, ResourceRow, Version
 from store.events.event import Event, Kind
@@ -191,14 +190,10 @@ class ResourceTree:
         return folder
 
 
-_position = attrgetter("position")
-
-
 class View:
     """A conversation at its head, or at an earlier version; what follows from its rows is made when first asked for.
 
-    ``id`` is the view's number in inodes. Instances do not change: when the head moves, the tree makes a new one, which
-    goes on with what the one ``before`` has made of rows that are the same.
+    ``id`` is the view's number in inodes. Instances do not change: when the head moves, the tree makes a new one.
     """
 
     def __init__(
@@ -207,7 +202,6 @@ class View:
         view_id: int,
         entry: ContextEntry,
         version: Version | None = None,
-        before: View | None = None,
         read: Callable[[int], Rows] | None = None,
         sums: Callable[[ContextEntry], Conversation] | None = None,
     ) -> None:
@@ -232,11 +226,6 @@ class View:
         self._is_read = False
         """True once it is known that all records were there to be looked at, but for damaged ones."""
         self._first = inodes.base(Space.EVENT, view_id)
-        # what entries follow from, beside rows
-        self._entries_of = (view_id, event_names.number_width(self.records), entry.created_ms)
-        self._entries: WeakKeyDictionary[Block, list[DirEntry]] = WeakKeyDictionary()
-        if before is not None and before._entries_of == self._entries_of:
-            self._entries = before._entries
 
     @cached_property
     def conversation(self) -> Conversation:
@@ -303,24 +292,14 @@ class View:
         return self._event_entries(self.rows, max(after - FIRST_POSITION + 1, 0))
 
     def _event_entries(self, rows: Rows, place: int) -> Iterator[DirEntry]:
-        known = self._entries
+        named, words = event_names.name_format(self.records), event_names.event_words
         for block in rows.blocks(rows.block_with(place)):
-            entries = known.get(block)
-            if entries is None:
-                entries = known[block] = self._made_entries(block.rows)
-            if block.rows[0].number <= place:
-                entries = entries[bisect_left(entries, place + FIRST_POSITION, key=_position) :]
-            yield from entries
+            for row in block.rows[max(place + 1 - block.rows[0].number, 0) :]:
+                if row.kind is not Kind.RECORD:
+                    name = named % (row.number, words(row.kind, row.tool))
+                    yield DirEntry(row.number + FIRST_POSITION - 1, name.encode(), self.event_attributes(row))
         # behind those that are known: a listing that ends here must be of all
         self.check_read()
-
-    def _made_entries(self, rows: Sequence[EventRow]) -> list[DirEntry]:
-        name, width = event_names.numbered_name, event_names.number_width(self.records)
-        return [
-            DirEntry(row.number + FIRST_POSITION - 1, name(row, width).encode(), self.event_attributes(row))
-            for row in rows
-            if row.kind is not Kind.RECORD
-        ]
 
     def drawn_events(self, rows: Sequence[EventRow]) -> Iterator[tuple[EventRow, bytes | ConvfsError]]:
         """Yield the files of events; an error stands for one that cannot be read."""

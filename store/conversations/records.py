@@ -26,8 +26,8 @@ from store.ids import patch_of, turn_of
 from store.index.catalogue import ContextEntry
 from store.index.views import Run, Views
 
-ROW_BYTES = 768
-"""The memory of a row, in bytes, with all that is derived from it for listings."""
+ROW_BYTES = 480
+"""The memory of a row, in bytes."""
 _BLOCK = 512
 
 
@@ -53,11 +53,9 @@ NO_SUMS = Sums(0, 0, 0)
 
 
 class Block:
-    """The rows of some records of a branch that follow each other. Instances do not change, and can be referred to
-    weakly: what is derived from one lives as long as it does.
-    """
+    """The rows of some records of a branch that follow each other. Instances do not change."""
 
-    __slots__ = ("__weakref__", "rows", "runs")
+    __slots__ = ("rows", "runs")
 
     def __init__(self, runs: tuple[Run, ...], rows: list[EventRow]) -> None:
         self.runs = runs
@@ -67,21 +65,26 @@ class Block:
 class Rows(Sequence[EventRow]):
     """The rows of one branch, root first. They are read, a block at a time, when somebody asks for them."""
 
-    __slots__ = ("_count", "_ends", "_last", "_passing", "_read", "_runs", "_sums", "before_block", "unsure")
+    __slots__ = (
+        "_count", "_ends", "_last", "_measured", "_passing", "_read", "_runs", "_sums", "before_block", "unsure",
+    )
 
     def __init__(
         self,
         runs: tuple[Run, ...],
         read: Callable[[tuple[Run, ...], int], Block],
         sums: Callable[[tuple[Run, ...]], Sums],
+        measured: Callable[[tuple[Run, ...]], int],
     ) -> None:
         """``read`` returns the block of some runs, the first of which begins with the record of a number.
 
-        ``sums`` returns the sums over some runs, as far as they are known without reading the rows.
+        ``sums`` returns the sums over some runs, as far as they are known without reading the rows, and ``measured``
+        of how many of their records there are rows.
         """
         self._runs = runs
         self._read = read
         self._sums = sums
+        self._measured = measured
         self._ends = [*accumulate(count for _first, count in runs)]
         self._count = self._ends[-1] if runs else 0
         self._last = (-1, Block((), []))
@@ -167,7 +170,7 @@ class Rows(Sequence[EventRow]):
 
     def unmeasured(self, at: int) -> int:
         """Return how many records of one of the blocks are yet to be measured."""
-        return self._length_of(at) - self._sums(self.runs_of(at)).rows
+        return self._length_of(at) - self._measured(self.runs_of(at))
 
     def _length_of(self, at: int) -> int:
         return min(_BLOCK, self._count - at * _BLOCK)
@@ -190,7 +193,7 @@ def _no_block(_runs: tuple[Run, ...], _number: int) -> Block:
     raise NotFound("there are no records")
 
 
-NO_ROWS = Rows((), _no_block, lambda _runs: NO_SUMS)
+NO_ROWS = Rows((), _no_block, lambda _runs: NO_SUMS, lambda _runs: 0)
 
 
 class _Blocks:
@@ -282,7 +285,7 @@ class Records:
 
     def rows(self, head: int) -> Rows:
         """Return the row of every record of the branch whose tip is ``head``; ``rows[i].number == i + 1``."""
-        return Rows(self.runs(head), partial(self._block, head), self._sums_of)
+        return Rows(self.runs(head), partial(self._block, head), self._sums_of, self._measured)
 
     def _block(self, head: int, runs: tuple[Run, ...], number: int) -> Block:
         first = turn_of(runs[0][0])
@@ -296,6 +299,10 @@ class Records:
         if not unsure(rows):
             self._blocks.put(first, block)
         return block
+
+    def _measured(self, runs: tuple[Run, ...]) -> int:
+        near = self._blocks.get(turn_of(runs[0][0]))
+        return len(near.rows) if near is not None and near.runs == runs else self._views.measured(runs)
 
     def _sums_of(self, runs: tuple[Run, ...]) -> Sums:
         known = self._sums.get(runs)

@@ -23,7 +23,6 @@ import sqlite3
 import threading
 import time
 import weakref
-import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
+from isal.isal_zlib import crc32
 
 from store.disk import durable
 from store.errors import ConvfsError, DamageError, StoreFailed, StoreFull
@@ -198,7 +198,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def sum_of(values: Sequence[object]) -> int:
     """Return the checksum of a row: the CRC-32 of its values as msgpack."""
-    return zlib.crc32(_encode(values))
+    return crc32(_encode(values))
 
 
 def numbered_sum(values: Sequence[object]) -> int:
@@ -208,13 +208,13 @@ def numbered_sum(values: Sequence[object]) -> int:
     """
     number = values[0]
     assert isinstance(number, int)
-    return number + zlib.crc32(_encode(values[1:]))
+    return number + crc32(_encode(values[1:]))
 
 
 def numbered_holds(row: Sequence[Any]) -> bool:
     """As :func:`holds`, for a row with a :func:`numbered_sum`."""
     try:
-        return bool(row[-1] - row[0] == zlib.crc32(_encode(row[1:-1])))
+        return bool(row[-1] - row[0] == crc32(_encode(row[1:-1])))
     except (OverflowError, TypeError, UnicodeEncodeError):
         return False
 
@@ -235,7 +235,7 @@ def put(
 def holds(row: Sequence[object]) -> bool:
     """Return whether a row that ends in its checksum is as it was written."""
     try:
-        return row[-1] == zlib.crc32(_encode(row[:-1]))
+        return row[-1] == crc32(_encode(row[:-1]))
     except (OverflowError, TypeError, UnicodeEncodeError):
         return False
 

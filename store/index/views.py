@@ -172,6 +172,14 @@ class Views:
                 totals = [known + more for known, more in zip(totals, found, strict=True)]
         return totals[0], Measure(head, *totals[1:])
 
+    def measured(self, runs: Iterable[Run]) -> int:
+        """Return of how many records of a branch there are rows."""
+        return sum(
+            found[0]
+            for where, parameters, _numbered in _parts(runs, 1)
+            if (found := self._db.one(f"SELECT count(*) FROM views WHERE {where}", parameters)) is not None
+        )
+
     def payload_bytes(self, runs: Iterable[Run]) -> int:
         """Return how many bytes the payloads of a branch have together, as far as they were measured."""
         total = 0

@@ -25,7 +25,7 @@ def pieces_of(parts: list[bytes], drawn: list[int]) -> Pieces:
             drawn.append(row.number - 1)
             yield parts[row.number - 1]
 
-    rows = Rows(((1, len(parts)),) if parts else (), read, lambda _runs: NO_SUMS)
+    rows = Rows(((1, len(parts)),) if parts else (), read, lambda _runs: NO_SUMS, lambda _runs: 0)
     return Pieces(rows, "section_size", sum(map(len, parts)), draw)
 
 

@@ -35,7 +35,7 @@ def rows_of(runs: tuple[Run, ...], asked: list[int] | None = None) -> Rows:
         turns = [turn for first, count in some for turn in range(first, first + count)]
         return Block(some, [row(turn, at) for at, turn in enumerate(turns, number)])
 
-    return Rows(runs, read, lambda _runs: NO_SUMS)
+    return Rows(runs, read, lambda _runs: NO_SUMS, lambda _runs: 0)
 
 
 @given(

@@ -196,4 +196,5 @@ def know(patch: pytest.MonkeyPatch, *formats: Format) -> None:
     named = {format_.name: format_ for format_ in formats}
     patch.setattr(registry, "_KNOWN", [(name, "", "", "") for name in named])
     patch.setattr(registry, "_GUESSES", ())
+    patch.setattr(registry, "_OF_DATABASES", frozenset(named))
     patch.setattr(registry, "_loaded", lambda name, *_where: named[name])
