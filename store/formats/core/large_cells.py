@@ -8,7 +8,7 @@ import re
 import sqlite3
 from binascii import b2a_base64
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -23,6 +23,7 @@ LARGEST_WORKED_OUT = 10 << 20
 _PIECE = 3 << 20
 """The bytes that are read at once: base64 of a multiple of three has no padding."""
 _AS_THEY_ARE = ("", "UTF-8")
+_CELL = "\0cell:"
 _MARK = b'"\\u0000cell:'
 _marks = re.compile(rb'"\\u0000cell:([0-9a-f]{32})"')
 _quoted = msgspec.json.Encoder().encode
@@ -124,7 +125,14 @@ def _mark(size: int, write: Callable[[], Iterator[bytes]]) -> str:
     # nobody can know it, and write it into another cell
     name = os.urandom(16).hex()
     _marked[name.encode()] = size, write
-    return f"\0cell:{name}"
+    return _CELL + name
+
+
+def forget(cells: Iterable[object]) -> None:
+    """Forget what the marks among some cells stand for: they are in no line that is yet to be written."""
+    for cell in cells:
+        if isinstance(cell, str) and cell.startswith(_CELL):
+            _marked.pop(cell.removeprefix(_CELL).encode("utf-8", "replace"), None)
 
 
 def in_its_place(document: bytes) -> bytes:

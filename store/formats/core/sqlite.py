@@ -27,7 +27,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, closing, contextmanager, suppress
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
@@ -46,7 +46,7 @@ from store.formats.core.budget import LARGEST_WHOLE, LEAST_BYTES, RATIO, Budget,
 from store.formats.core.format import AS_READ, About, Format, Mark, Part, Source, Span, Titled
 from store.formats.core.json_spans import value_end
 from store.formats.core.json_view import is_strict_json
-from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, pieces_of
+from store.formats.core.large_cells import LARGE_BYTES, LARGEST_HELD, LargeCell, forget, pieces_of
 from store.formats.core.look import DATABASE, Look, open_regular
 
 _MARK = "\0json:"
@@ -582,7 +582,7 @@ def _with_marks(database: sqlite3.Connection, table: str, of: str, own: str, nam
     """Have queries find of a table only rows of a name, with marks for cells of more than 1 KB."""
     columns, numbers = _columns(database, table), f"SELECT rowid FROM {quoted(table)} WHERE {quoted(of)} IS ?"
     rows = [dict(_cells(database, table, columns, at, _MARKED_FROM)) for (at,) in _all(database, numbers, name)]
-    cells = ([one.in_document() if isinstance(one, LargeCell) else one for one in row.values()] for row in rows)
+    cells = [[one.in_document() if isinstance(one, LargeCell) else one for one in row.values()] for row in rows]
     instead = f"temp.{quoted(table)}"
     database.execute(f"CREATE TABLE {instead} ({', '.join(map(quoted, columns))})")
     try:
@@ -591,6 +591,8 @@ def _with_marks(database: sqlite3.Connection, table: str, of: str, own: str, nam
         yield
     finally:
         database.execute(f"DROP TABLE {instead}")
+        # what the queries found has been written
+        forget(chain.from_iterable(cells))
 
 
 def _columns(database: sqlite3.Connection, table: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from store.content import zstd
 from store.events.event import BlockEdit, EventEdit, FieldEdit, Kind
 from store.events.usage import NOTHING_RUNNING
+from store.formats.core import large_cells
 from store.formats.core import sqlite as sqlite_module
 from store.formats.core.lens import Nothing
 from store.formats.core.look import Look
@@ -435,6 +436,8 @@ def test_a_chat_that_is_too_long_for_a_query(tmp_path: Path, monkeypatch: pytest
     shown = Rendered(format_named("open-webui"), path, _folder(tmp_path, 2))
     assert b'"left_out":"its messages' in b"".join(shown.records[at] for at in shown.parts["c1"].records)
     assert of(shown, "c2") == of(usual, "c2")
+    # nor are the cells kept that were to be in no line
+    assert not large_cells._marked
 
 
 @pytest.mark.parametrize("more", ["", ", data"])
