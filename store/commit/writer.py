@@ -743,7 +743,7 @@ class Writer:
         if AppendNoted in kinds:
             self.keys.note(frames)
         texts: list[heads.HeadFrame] = []
-        followed = TEXT_NOTES if plain or not self.texts else FOLLOWED
+        followed = FOLLOWED if self.texts else TEXT_NOTES
         for frame in () if plain else frames:
             body = frame.body
             if isinstance(body, heads.TypeRegistered):

@@ -301,14 +301,18 @@ class Records:
         return block
 
     def _measured(self, runs: tuple[Run, ...]) -> int:
+        near = self._near(runs)
+        return self._views.measured(runs) if near is None else len(near.rows)
+
+    def _near(self, runs: tuple[Run, ...]) -> Block | None:
+        """Return the block of some runs if it was read lately."""
         near = self._blocks.get(turn_of(runs[0][0]))
-        return len(near.rows) if near is not None and near.runs == runs else self._views.measured(runs)
+        return near if near is not None and near.runs == runs else None
 
     def _sums_of(self, runs: tuple[Run, ...]) -> Sums:
         known = self._sums.get(runs)
         if known is None:
-            near = self._blocks.get(turn_of(runs[0][0]))
-            if near is not None and near.runs == runs:
+            if (near := self._near(runs)) is not None:
                 known = Sums.over(near.rows)
             else:
                 count, sums = self._views.sums(runs)

@@ -24,7 +24,7 @@ from inotify_simple import INotify, flags  # type: ignore[import-untyped]  # it 
 from msgspec import UNSET, Struct, field
 
 from store.errors import ConvfsError, told
-from store.formats.core.look import open_regular
+from store.formats.core.look import DATABASE, open_regular
 from store.formats.registry import FORMATS
 from store.importing.importer import ImportReport
 from store.importing.snapshot import path_text
@@ -216,7 +216,6 @@ _UNFINISHED_SECONDS = 1.0
 _READ_AT_ONCE = 4
 """So many files may be read at the same time: one that takes long holds up no other."""
 _SIDE_FILES = ("-wal", "-journal", "-shm")
-_DATABASE = b"SQLite format 3\0"
 
 
 class _Reading(Struct, frozen=True):
@@ -443,6 +442,6 @@ def _ends_a_line(path: Path) -> bool:
 def _is_database(path: Path) -> bool:
     try:
         with open_regular(path) as file:
-            return file.read(len(_DATABASE)) == _DATABASE
+            return file.read(len(DATABASE)) == DATABASE
     except OSError:
         return False

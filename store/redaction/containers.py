@@ -25,12 +25,12 @@ from store.disk.head_format import HeadFrame, Metadata
 from store.disk.head_log import HeadLog
 from store.errors import DamageError
 from store.formats.core.budget import Budget
+from store.formats.core.look import DATABASE
 from store.formats.core.sqlite import limit
 from store.ids import Hash
 from store.redaction.secrets import MARK, Secrets
 
 _ARCHIVE = b"PK\x03\x04"
-_DATABASE = b"SQLite format 3\0"
 _FAULTS = (zipfile.BadZipFile, zlib.error, sqlite3.Error, EOFError, RuntimeError, ValueError, DamageError)
 _DEEPEST = 3
 """How deep containers may lie in containers to be looked into."""
@@ -64,7 +64,7 @@ def originals(log: HeadLog) -> list[dict[str, Hash]]:
 
 def is_one(data: bytes) -> bool:
     """Return whether bytes begin like such a file."""
-    return data.startswith((_ARCHIVE, _DATABASE))
+    return data.startswith((_ARCHIVE, DATABASE))
 
 
 def texts(data: bytes, scratch: Path, beside: Beside | None = None, depth: int = 0) -> Iterator[bytes]:

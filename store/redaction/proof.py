@@ -26,6 +26,7 @@ from store.disk.pack import PackSet
 from store.disk.turn_format import Turn
 from store.disk.turn_log import TurnLog
 from store.errors import ConvfsError, DamageError, NotFound
+from store.formats.core.look import DATABASE
 from store.ids import Hash, hash_key
 from store.paths import SCRATCH
 from store.redaction import containers
@@ -41,7 +42,6 @@ _FEW = 32
 _ROWS = 128
 _BREATH_SECONDS = 0.0001
 """After so many rows of a database, others have this time: SQLite lets them run at each row, too briefly to wake up."""
-_HEADED = b"SQLite format 3\0"
 
 
 class Proof(Struct):
@@ -181,13 +181,13 @@ class _Prover:
 
     def _file(self, path: Path, where: str) -> None:
         with path.open("rb") as file:
-            head = file.read(len(_HEADED))
+            head = file.read(len(DATABASE))
             file.seek(0)
             before = b""
             while piece := file.read(self._step):
                 self._look(before + piece, where)
                 before = piece[-self._reach :]
-        if head == _HEADED:
+        if head == DATABASE:
             for row in _rows(path):
                 self._look(row, where)
         elif containers.is_one(head):

@@ -45,10 +45,10 @@ def whole(message: bytes, member: str) -> bytes:
 
 
 def _parts(text: str, *, plain: bool) -> list[JsonObject]:
+    """Return the parts of a text; ``plain``: JSON in attributes has only ASCII."""
     # imported here, as it has a table of 2231 names
     import html
 
-    """Return the parts of a text; ``plain``: JSON in attributes has only ASCII."""
     parts: list[JsonObject] = []
     end = 0
     for found in _element.finditer(text):
